@@ -76,9 +76,12 @@ func (m *Message) parse(b []byte) *Error {
 	return err
 }
 
+// mark is the byte order mark.
+var mark = []byte("\xef\xbb\xbf")
+
 // trim takes away one byte order mark and the white space around.
 func trim(b []byte) []byte {
-	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
+	b = bytes.TrimPrefix(b, mark)
 	if len(b) > 0 && b[0] > ' ' && b[len(b)-1] > ' ' {
 		return b
 	}

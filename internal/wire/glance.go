@@ -1,0 +1,114 @@
+package wire
+
+import "bytes"
+
+// glance reads the outline of a line that is too long to keep, or is no JSON:
+// it is given the bytes as they pass and remembers what stands at the top
+// level. The id may stand at either end; the TypeScript SDK writes the result
+// first. Only an object that fills the whole line counts, as a log line may
+// well quote a message.
+type glance struct {
+	depth   int
+	begun   bool
+	spoiled bool // something stands before or after the object
+	quoted  bool // within a string
+	escaped bool // behind a backslash
+	value   bool // behind the colon of a top-level member
+	name    []byte
+	text    []byte // of the name or value that is being read
+	at      [members]bool
+	id      []byte
+	rpc     bool
+}
+
+// see takes the next bytes.
+func (g *glance) see(b []byte) {
+	if !g.begun {
+		b = bytes.TrimLeft(bytes.TrimPrefix(b, mark), " \t\r\n")
+		g.begun = len(b) > 0
+		g.spoiled = g.begun && b[0] != '{'
+	}
+	for _, c := range b {
+		if g.quoted {
+			g.inString(c)
+			continue
+		}
+		g.token(c)
+	}
+}
+
+func (g *glance) token(c byte) {
+	switch c {
+	case '"':
+		g.quoted = true
+		g.keep(c)
+	case '{', '[':
+		g.spoiled = g.spoiled || g.depth == 0 && len(g.name) > 0
+		g.depth++
+	case '}', ']':
+		g.spoiled = g.spoiled || g.depth < 1
+		g.member()
+		g.depth--
+	case ':':
+		if g.depth == 1 {
+			g.name = append(g.name[:0], g.text...)
+			g.text, g.value = g.text[:0], true
+		}
+	case ',':
+		g.member()
+	case ' ', '\t', '\r', '\n':
+	default:
+		g.keep(c)
+	}
+}
+
+func (g *glance) inString(c byte) {
+	g.keep(c)
+	switch {
+	case g.escaped:
+		g.escaped = false
+	case c == '\\':
+		g.escaped = true
+	case c == '"':
+		g.quoted = false
+	}
+}
+
+// keep remembers a byte of the top level, as far as anything is made of it.
+func (g *glance) keep(c byte) {
+	g.spoiled = g.spoiled || g.depth < 1
+	if g.depth == 1 && len(g.text) <= MaxName+2 {
+		g.text = append(g.text, c)
+	}
+}
+
+// member takes note of a top-level member that is complete.
+func (g *glance) member() {
+	if g.depth != 1 {
+		return
+	}
+	name, ok := Unquote(g.name)
+	if m := memberOf([]byte(name)); ok && g.value && m != unknown {
+		g.spoiled = g.spoiled || g.at[m]
+		g.at[m] = true
+		switch m {
+		case id:
+			g.id = bytes.Clone(g.text)
+		case version:
+			g.rpc = string(g.text) == `"2.0"`
+		}
+	}
+	g.text, g.value = g.text[:0], false
+}
+
+// answers returns the id of the call that the line answers, nil if it is no
+// answer.
+func (g *glance) answers() []byte {
+	if g.spoiled || g.depth != 0 || g.quoted || !g.rpc || g.at[method] || !g.at[result] && !g.at[failure] {
+		return nil
+	}
+	if skipValue(g.id, 0, 0) != len(g.id) || ValidID(g.id) != nil {
+		return nil
+	}
+	return g.id
+}
