@@ -46,7 +46,7 @@ type Lines struct {
 	seen int // up to here there is no LF
 	lent int // bytes beyond lineUsual
 	out  []Message
-	long *glance // not nil: within a line that is too long
+	long *Outline // not nil: within a line that is too long
 	size int     // of that line, so far
 	err  error
 }
@@ -136,7 +136,7 @@ func (l *Lines) complete(line []byte) {
 	switch {
 	case l.long != nil:
 		l.size += len(line)
-		l.long.see(line)
+		l.long.See(line)
 		l.skipped()
 	case len(line) > l.opt.Max:
 		l.pass(line)
@@ -163,9 +163,9 @@ func (l *Lines) line(line []byte) {
 		return
 	}
 	l.opt.Bad(line, err)
-	var g glance
-	g.see(line)
-	if id := g.answers(); id != nil {
+	var g Outline
+	g.See(line)
+	if id := g.Answers(); id != nil {
 		*m = stand(id, "the server's answer is malformed: "+err.Message)
 		return
 	}
@@ -199,7 +199,7 @@ func (l *Lines) makeRoom() {
 	rest := l.w - l.r
 	if l.long != nil {
 		l.size += rest
-		l.long.see(l.buf[l.r:l.w])
+		l.long.See(l.buf[l.r:l.w])
 		rest, l.r = 0, l.w
 	}
 	full := l.w == len(l.buf) && len(l.buf) < lineUsual
@@ -258,8 +258,8 @@ func (l *Lines) skip() {
 
 // pass looks at the beginning of a line that is too long.
 func (l *Lines) pass(line []byte) {
-	l.long, l.size = &glance{}, len(line)
-	l.long.see(line)
+	l.long, l.size = &Outline{}, len(line)
+	l.long.See(line)
 	l.opt.Bad(line[:min(len(line), 1024)], &Error{
 		Code:    CodeRefused,
 		Message: fmt.Sprintf("a line of at least %d bytes is too long, it is skipped", len(line)),
@@ -268,7 +268,7 @@ func (l *Lines) pass(line []byte) {
 
 // skipped ends a line that was too long.
 func (l *Lines) skipped() {
-	id := l.long.answers()
+	id := l.long.Answers()
 	l.long = nil
 	if id != nil {
 		l.out = append(l.out, stand(id, fmt.Sprintf("the server's answer of %d bytes is too long", l.size)))

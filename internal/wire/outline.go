@@ -2,12 +2,12 @@ package wire
 
 import "bytes"
 
-// glance reads the outline of a line that is too long to keep, or is no JSON:
-// it is given the bytes as they pass and remembers what stands at the top
-// level. The id may stand at either end; the TypeScript SDK writes the result
-// first. Only an object that fills the whole line counts, as a log line may
-// well quote a message.
-type glance struct {
+// Outline reads what is too long to keep, or is no JSON: it is given the bytes
+// as they pass and remembers what stands at the top level. The id may stand at
+// either end; the TypeScript SDK writes the result first. Only an object that
+// is alone counts, as a log line may well quote a message. The zero Outline is
+// ready.
+type Outline struct {
 	depth   int
 	begun   bool
 	spoiled bool // something stands before or after the object
@@ -21,8 +21,8 @@ type glance struct {
 	rpc     bool
 }
 
-// see takes the next bytes.
-func (g *glance) see(b []byte) {
+// See takes the next bytes.
+func (g *Outline) See(b []byte) {
 	if !g.begun {
 		b = bytes.TrimLeft(bytes.TrimPrefix(b, mark), " \t\r\n")
 		g.begun = len(b) > 0
@@ -37,7 +37,7 @@ func (g *glance) see(b []byte) {
 	}
 }
 
-func (g *glance) token(c byte) {
+func (g *Outline) token(c byte) {
 	switch c {
 	case '"':
 		g.quoted = true
@@ -62,7 +62,7 @@ func (g *glance) token(c byte) {
 	}
 }
 
-func (g *glance) inString(c byte) {
+func (g *Outline) inString(c byte) {
 	g.keep(c)
 	switch {
 	case g.escaped:
@@ -75,7 +75,7 @@ func (g *glance) inString(c byte) {
 }
 
 // keep remembers a byte of the top level, as far as anything is made of it.
-func (g *glance) keep(c byte) {
+func (g *Outline) keep(c byte) {
 	g.spoiled = g.spoiled || g.depth < 1
 	if g.depth == 1 && len(g.text) <= MaxName+2 {
 		g.text = append(g.text, c)
@@ -83,7 +83,7 @@ func (g *glance) keep(c byte) {
 }
 
 // member takes note of a top-level member that is complete.
-func (g *glance) member() {
+func (g *Outline) member() {
 	if g.depth != 1 {
 		return
 	}
@@ -101,9 +101,8 @@ func (g *glance) member() {
 	g.text, g.value = g.text[:0], false
 }
 
-// answers returns the id of the call that the line answers, nil if it is no
-// answer.
-func (g *glance) answers() []byte {
+// Answers returns the id of the call that is answered, nil if it is no answer.
+func (g *Outline) Answers() []byte {
 	if g.spoiled || g.depth != 0 || g.quoted || !g.rpc || g.at[method] || !g.at[result] && !g.at[failure] {
 		return nil
 	}
