@@ -9,6 +9,7 @@ import (
 var (
 	ErrNoSession   = errors.New("no such session")
 	ErrNoStream    = errors.New("no such stream")
+	ErrEnded       = errors.New("the stream has ended")
 	ErrFenced      = errors.New("another owner holds the session")
 	ErrUnavailable = errors.New("the store takes nothing at the moment")
 	ErrClosed      = errors.New("the log is closed")

@@ -62,7 +62,8 @@ type Key struct {
 	Stream  string
 }
 
-// Claim is what makes a process the owner of a session.
+// Claim is what makes a process the owner of a session. It ends with the next
+// claim of the session, and with the process that made it.
 type Claim struct {
 	Fence uint64 // rises with every claim; an older one cannot append any more
 	Term  string // six random characters; marks what is written under the claim
@@ -76,7 +77,7 @@ type Append struct {
 	Events  []Event   // Seq is ignored and counted on from After; the log keeps Data
 	Durable bool      // on disk before it counts, where the policy of the store makes a difference
 	Record  []byte    // if not nil, becomes the session's record in the same step
-	Bind    string    // if not empty, a name to bind to this stream; see ErrTaken
+	Bind    string    // if not empty, a name to bind to this stream; see TakenError
 	Due     time.Time // if not zero, arms the stream: Due lists it from then on
 }
 
@@ -101,7 +102,7 @@ type Info struct {
 
 // Page is a run of events of one term.
 type Page struct {
-	Term   string
+	Term   string  // of the events; of the newest one if there are none
 	Events []Event // rising; a jump means that events are gone
 	Top    uint64  // durable top at the time of reading
 	Ended  bool    // an End is at Top
@@ -114,10 +115,15 @@ type Writer interface {
 	// set. It mints a term. ErrNoSession if there is none to claim.
 	Claim(ctx context.Context, session string, create bool) (Claim, error)
 	// Append returns when the events are as durable as asked and visible to
-	// every reader. ErrFenced: another owner claimed the session. *AfterError:
-	// After is not the top. *TakenError: Bind belongs to another stream.
-	// ErrUnavailable: the store takes nothing now, nothing was written, try
-	// again. ErrNoStream: After is not 0 and the stream is gone.
+	// every reader; once it has begun to write it waits for that, whatever
+	// becomes of ctx. ErrNoSession. ErrFenced: another owner claimed the
+	// session. *AfterError: After is not the top. ErrEnded: an End is at the
+	// top. *TakenError: Bind belongs to another stream. ErrUnavailable: the
+	// store takes nothing now, nothing was written, try again. ErrNoStream:
+	// the stream is gone (After is not 0 or a memo is left of it), or an append
+	// without events names one that never was. A stream that was dropped
+	// without a memo leaves nothing that could refuse its name, so names of
+	// streams must never be used twice.
 	Append(ctx context.Context, a Append) error
 	// Release forgets what is kept in memory for a session that has no writer
 	// any more. It loses nothing.
@@ -127,47 +133,54 @@ type Writer interface {
 // Reader is how anyone reads. A reader never passes the durable top.
 type Reader interface {
 	// Read returns events after the place, at least one if there is any, and
-	// about max bytes of them. An empty page means: nothing new.
+	// about max bytes of them, at most those of one term. An empty page means:
+	// nothing new. ErrNoStream, of a dropped stream too.
 	Read(ctx context.Context, k Key, after uint64, max int) (Page, error)
 	// Stat tells about a stream. ErrNoStream if there is none and no memo.
 	Stat(ctx context.Context, k Key) (Info, error)
 	// Watch sends on hint, without waiting, whenever the stream may have
-	// changed, until stop is called. A hint may be false and hints may be
-	// merged: register first, then read. hint must have room for one.
+	// changed, until stop is called; the stream need not be there yet. A hint
+	// may be false and hints may be merged: register first, then read. hint
+	// must have room for one. stop may be called more than once.
 	Watch(k Key, hint chan<- struct{}) (stop func())
 }
 
-// Keeper is how an owner forgets.
+// Keeper is how an owner forgets. What is not there gives ErrNoSession or
+// ErrNoStream, a fence that is not the session's ErrFenced.
 type Keeper interface {
 	// Trim removes the events up to and including through whose kind is not
 	// in keep. The newest event of a stream always stays.
 	Trim(ctx context.Context, k Key, fence, through uint64, keep Kinds) (Trimmed, error)
-	// Drop removes a stream. With a memo it is remembered as dropped; a
-	// session remembers its last Remembered ones.
+	// Drop removes a stream, its date and the names bound to it. With a memo
+	// it is remembered as dropped; a session remembers its last Remembered
+	// ones.
 	Drop(ctx context.Context, k Key, fence uint64, memo []byte) error
 	// DropSession removes a session with all that is under it, in one step.
 	DropSession(ctx context.Context, session string, fence uint64) error
 	// Arm makes Due list the stream, or the session if k.Stream is empty,
 	// from at on, instead of any earlier date. A zero time disarms it.
 	Arm(ctx context.Context, k Key, at time.Time) error
-	// Due lists up to max keys armed for now or earlier, earliest first.
+	// Due lists up to max keys armed for now or earlier, earliest first. They
+	// stay armed.
 	Due(ctx context.Context, now time.Time, max int) ([]Key, error)
 }
 
 // Lister is how sessions and streams are found.
 type Lister interface {
-	// Record returns a session's record, as Append last set it. ErrNoSession.
+	// Record returns a session's record, as Append last set it, nil if it
+	// never did. ErrNoSession.
 	Record(ctx context.Context, session string) ([]byte, error)
 	// Sessions lists up to max session names after the given one, in order.
 	Sessions(ctx context.Context, after string, max int) ([]string, error)
 	// Streams lists up to max streams of a session after the given name, in
-	// order, dropped ones too.
+	// order, remembered ones too. None of an unknown session.
 	Streams(ctx context.Context, session, after string, max int) ([]string, error)
 	// Lookup returns the stream that a name is bound to. ErrNoStream.
 	Lookup(ctx context.Context, name string) (Key, error)
 }
 
-// Log is a whole back end. Size is the space it takes, in bytes.
+// Log is a whole back end. After Close every method that can fail gives
+// ErrClosed.
 type Log interface {
 	Writer
 	Reader
@@ -178,7 +191,9 @@ type Log interface {
 
 // Closer ends the use of a log and tells its size.
 type Closer interface {
+	// Size is the space the log takes, in bytes: of memory or of the disk.
 	Size() int64
+	// Close waits for what is being written and makes all of it durable.
 	Close() error
 }
 
