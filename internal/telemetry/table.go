@@ -1,0 +1,88 @@
+package telemetry
+
+import "github.com/segno-mcp/segno/internal/session"
+
+// kind is how a metric behaves.
+type kind uint8
+
+const (
+	counter kind = iota
+	gauge
+	histogram
+)
+
+// other is the value of every label that is not in the table, so that nobody
+// outside decides how many series there are.
+const other = "other"
+
+// row is one metric. A label without a name has one series, a label with one
+// has a series for each value, and one for other.
+type row struct {
+	metric  session.Metric
+	kind    kind
+	label   string
+	values  []string
+	buckets []float64
+	help    string
+}
+
+var (
+	sides = []string{"client", "server"}
+
+	// From a call that is answered at once to one that runs for a day.
+	lives = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}
+	// The first event is what a user waits for: fine below a second.
+	firsts = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	// Up to what --retain-events keeps by default, and above.
+	replays = []float64{0, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 50000}
+)
+
+// clients are the names that MCP clients send in initialize, as far as they
+// are told apart.
+var clients = []string{
+	"claude-ai", "claude-code", "codex-mcp-client", "cursor-vscode", "gemini-cli-mcp-client", "goose",
+	"LibreChat", "mcp-inspector", "mcp-remote", "openai-mcp", "segno", "Visual Studio Code", "windsurf-client", "Zed",
+}
+
+var table = []row{
+	{metric: session.SessionsOpen, kind: gauge, help: "Sessions that are kept in memory."},
+	{metric: session.SessionsEnded, label: "why", values: []string{"deleted", "expired", "limit", "closed"},
+		help: "Sessions that ended, by why."},
+	{metric: session.StreamsOpen, kind: gauge, help: "Calls that have no outcome yet."},
+	{metric: session.ChildrenRunning, kind: gauge, help: "Server processes that run."},
+	{metric: session.ChildExits, label: "why", values: []string{"idle", "ended", "died", "closed", "start"},
+		help: "Server processes that ended, by why: idle and ended were stopped, died was not."},
+	{metric: session.ConnectionsOpen, kind: gauge, label: "kind", values: []string{"call", "resume", "own", "json", "post", "get", "poll", "sse", "websocket"},
+		help: "Connections of clients that are open, by what they are for."},
+	{metric: session.ConnectionSeconds, kind: histogram, label: "why", buckets: lives,
+		values: []string{"ended", "client", "replaced", "rotated", "drained", "write", "limit", "session", "error"},
+		help:   "How long connections were open, by why they ended."},
+	{metric: session.MessagesIn, label: "from", values: sides, help: "Messages that came in."},
+	{metric: session.MessagesOut, label: "to", values: sides, help: "Messages that went out; replayed ones count again."},
+	{metric: session.BytesIn, label: "from", values: sides, help: "Bytes of messages that came in."},
+	{metric: session.BytesOut, label: "to", values: sides, help: "Bytes of messages that went out; replayed ones count again."},
+	{metric: session.FirstEvent, kind: histogram, buckets: firsts,
+		help: "Time from accepting a call to its first event in the log."},
+	{metric: session.OutcomeSeconds, kind: histogram, buckets: lives,
+		help: "Time from accepting a call to its outcome."},
+	{metric: session.Errors, label: "kind",
+		values: []string{"internal", "malformed", "oversized", "read_timeout", "write_timeout", "store", "unauthorized", "forbidden", "unavailable", "version", "child", "stdout"},
+		help:   "Errors, by kind: what a client did wrong, what took too long, what failed here."},
+	{metric: session.Refused, label: "limit",
+		values: []string{"sessions", "sessions-per-principal", "children", "children-per-principal", "connections", "connections-per-principal",
+			"session-max", "principal-max", "store-max", "inflight-max", "max-message", "drain", "store", "child"},
+		help: "Requests that were refused and not executed, by the limit that was reached."},
+	{metric: session.Dropped, label: "why", values: []string{"token", "late", "unknown", "finished", "cancelled", "malformed", "full"},
+		help: "Messages of the server that belong to nothing that runs, by why."},
+	{metric: session.Resumes, label: "result", values: []string{"exact", "current", "evicted", "diverged", "gone", "unknown", "dead"},
+		help: "Resumes by what was found at the cursor; exact and current are hits."},
+	{metric: session.ResumeReplayed, kind: histogram, buckets: replays, help: "Events that a resume replayed."},
+	{metric: session.EvictedEvents, help: "Events that retention removed."},
+	{metric: session.RetainedEvents, kind: gauge, help: "Events that are kept for replay."},
+	{metric: session.ForeignResumes, help: "Resumes whose session was made by another instance."},
+	{metric: session.Gaps, label: "reason", values: []string{"evicted", "slow_reader", "store", "gone", "unknown"},
+		help: "Gaps that clients were told of, by reason."},
+	{metric: session.Clients, label: "name", values: clients, help: "Clients that initialized, by name."},
+	{metric: session.Outcomes, label: "result", values: []string{"result", "error", "unknown", "cancelled"},
+		help: "Outcomes of calls; unknown: nobody can say whether the tool ran."},
+}
