@@ -45,6 +45,9 @@ var layers = map[string][]string{
 	"internal/front/websocket":  {"eventlog", "internal/quirks", "internal/session", "internal/wire"},
 	"internal/front/longpoll":   {"eventlog", "internal/quirks", "internal/session", "internal/wire"},
 
+	"internal/access": {"internal/wire"},
+	"internal/listen": {},
+
 	"internal/upstream/process": {"internal/wire"},
 	"internal/upstream/remote":  {"internal/quirks", "internal/sse", "internal/wire"},
 	"internal/bridge":           {"internal/wire"},
@@ -71,7 +74,7 @@ var owners = map[string][]string{
 	"go.opentelemetry.io/otel":                   {"internal/telemetry"},
 	"github.com/alecthomas/kong":                 {"cmd/segno"},
 	"github.com/coder/websocket":                 {"internal/front/websocket", "internal/upstream/remote"},
-	"github.com/rs/cors":                         {".", "internal/front/...", "internal/admin"},
+	"github.com/rs/cors":                         {"internal/access", "internal/admin"},
 	"github.com/modelcontextprotocol/go-sdk":     {"internal/example", "internal/upstream/remote", "internal/oracle"},
 	"pgregory.net/rapid":                         {"eventlog/logtest", "internal/oracle"},
 	"github.com/rogpeppe/go-internal/testscript": {},
