@@ -47,7 +47,7 @@ type Lines struct {
 	lent int // bytes beyond lineUsual
 	out  []Message
 	long *Outline // not nil: within a line that is too long
-	size int     // of that line, so far
+	size int      // of that line, so far
 	err  error
 }
 
