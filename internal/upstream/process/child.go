@@ -159,6 +159,9 @@ func (k *child) stuck() {
 	k.stop(fmt.Sprintf("it did not read its input for %v", k.opt.WriteTimeout), 0)
 }
 
+// logWait is how long a log that hangs holds up the end of a session.
+const logWait = 500 * time.Millisecond
+
 // Close stops the child and returns when it and its group are gone: its input
 // is closed after what is queued, then SIGTERM, then SIGKILL. Messages that it
 // wrote until then can still be received.
@@ -171,7 +174,7 @@ func (k *child) Close() error {
 	case <-limit.C:
 		return fmt.Errorf("stopping the MCP server: process %d does not end, not even by SIGKILL", k.cmd.Process.Pid)
 	}
-	// A log that hangs for good must not hold up the end of a session.
+	limit.Reset(logWait)
 	select {
 	case <-k.logged:
 	case <-limit.C:

@@ -75,12 +75,14 @@ func (o *stdout) drain(d time.Duration) (ended bool) {
 	buf := make([]byte, 64<<10)
 	for o.drainOnce(buf, end) {
 	}
+	// While the deadline is past no Read holds the lock for long; without one it
+	// may for ever.
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.dl.Lock()
 	o.until = time.Time{}
 	o.dl.Unlock()
 	o.resume()
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	return o.closed
 }
 
