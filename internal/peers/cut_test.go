@@ -33,6 +33,7 @@ type plan struct {
 	cuts  int
 	after int
 	gap   time.Duration // how long the port is down
+	strip string        // a header to take out of each answer
 }
 
 // cutter is a proxy that knows which connections belong to a tool call: the
@@ -162,6 +163,7 @@ func (c *cutter) pass(w http.ResponseWriter, answer *http.Response, n int, late 
 	for k, v := range answer.Header {
 		w.Header()[k] = v
 	}
+	w.Header().Del(c.plan.strip)
 	w.WriteHeader(answer.StatusCode)
 	if !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
 		io.Copy(w, answer.Body)
