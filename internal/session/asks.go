@@ -1,0 +1,114 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/notice"
+	"github.com/segno-mcp/segno/internal/wire"
+)
+
+// ask is a request of the server that waits for the client's answer.
+type ask struct {
+	st     *stream
+	ch     *child
+	id     []byte // Segno's own towards the client, its JSON text
+	theirs []byte // the server's spelling
+	seq    uint64 // guarded by the stream's lock
+}
+
+// newAsk takes in a request of the server. Its id towards the client is unique
+// in the session for good: the fence rises with every owner.
+func (s *Session) newAsk(ch *child, st *stream, msg *wire.Message) *ask {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastAsk++
+	a := &ask{
+		st: st, ch: ch,
+		id:     askID(s.claim.Fence, s.lastAsk),
+		theirs: append([]byte(nil), msg.IDText()...),
+	}
+	s.asks[string(a.id)] = a
+	st.armAlone(s.m.lim)
+	return a
+}
+
+// settle takes the ask out of what waits; only the first call does.
+func (a *ask) settle() bool {
+	s := a.st.s
+	s.mu.Lock()
+	_, waits := s.asks[string(a.id)]
+	delete(s.asks, string(a.id))
+	s.mu.Unlock()
+	a.st.mu.Lock()
+	delete(a.st.open, a.seq)
+	a.st.mu.Unlock()
+	return waits
+}
+
+// answerAsk hands the client's response to the server. One for no request that
+// waits is late and dropped.
+func (s *Session) answerAsk(ctx context.Context, msg *wire.Message) error {
+	s.mu.Lock()
+	a := s.asks[string(msg.IDText())]
+	s.mu.Unlock()
+	if a == nil || !a.settle() {
+		s.m.meter.Add(Dropped, "late answer", 1)
+		return nil
+	}
+	return a.ch.conn.Send(ctx, wire.AppendSplice(nil, msg.Raw, wire.Edit{Span: msg.ID, With: a.theirs}))
+}
+
+// giveUp answers the server in the client's place and takes the request back
+// from the client.
+func (a *ask) giveUp(why string) {
+	if !a.settle() {
+		return
+	}
+	s := a.st.s
+	s.m.meter.Add(Dropped, "unanswered request", 1)
+	s.m.run(func() {
+		a.ch.conn.Send(s.m.ctx, wire.AppendError(nil, a.theirs, wire.CodeInternal, why, nil))
+	})
+	a.st.add([]eventlog.Event{{Kind: eventlog.Other, Time: time.Now().UnixNano(), Data: notice.Cancel(a.id, why)}}, nil, nil)
+}
+
+// asksWhere lists the asks that ok is true for.
+func (s *Session) asksWhere(ok func(*ask) bool) []*ask {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []*ask
+	for _, a := range s.asks {
+		if ok(a) {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// dropAsksOf gives up what was asked for calls that have ended.
+func (s *Session) dropAsksOf(st *stream) {
+	for _, a := range s.asksWhere(func(a *ask) bool { return a.st == st }) {
+		a.giveUp("the call that this request belonged to has ended")
+	}
+}
+
+// dropAsks forgets what a child asked that is gone, and says so to the client.
+func (s *Session) dropAsks(ch *child) {
+	for _, a := range s.asksWhere(func(a *ask) bool { return a.ch == ch }) {
+		if a.settle() {
+			a.st.add([]eventlog.Event{{Kind: eventlog.Other, Time: time.Now().UnixNano(),
+				Data: notice.Cancel(a.id, "the MCP server ended")}}, nil, nil)
+		}
+	}
+}
+
+// askOfServer is the waiting ask that the server knows by this id.
+func (s *Session) askOfServer(ch *child, theirs []byte) *ask {
+	found := s.asksWhere(func(a *ask) bool { return a.ch == ch && string(a.theirs) == string(theirs) })
+	if len(found) == 0 {
+		return nil
+	}
+	return found[0]
+}

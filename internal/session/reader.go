@@ -1,0 +1,406 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/notice"
+)
+
+// pageBytes is how much a reader takes from the log at once.
+const pageBytes = 128 << 10
+
+// Policy is what a connection wants after a gap.
+type Policy string
+
+// The policies (--on-gap, header Segno-On-Gap).
+const (
+	Oldest Policy = "oldest" // the notice, everything kept, then live
+	Live   Policy = "live"   // the notice, then only what comes new, and outcomes and open requests
+	Fail   Policy = "error"  // the notice; a call that runs is cancelled and ends with an error
+)
+
+// Delivery is what a connection writes next: a notice, or else events.
+type Delivery struct {
+	Notice   []byte // a gap notice, to be written with NoticeID
+	NoticeID string
+	Term     string           // of Events
+	Events   []eventlog.Event // rising, all to be written
+	Wait     bool             // nothing is there now: wait for C
+	Ended    bool             // nothing will come any more after these events
+	Spare    bool             // another connection gets the events; wait for C
+	Retired  bool             // there are too many connections: end this one
+}
+
+// Reader is a connection's place in a stream and its seat among the
+// connections to that stream: the newest gets the events, up to two older ones
+// are spares that go on from their own place when it ends. It belongs to one
+// goroutine, but for nudge.
+type Reader struct {
+	st     *stream
+	follow *eventlog.Follower
+	hint   chan struct{}
+	policy Policy
+
+	rest     eventlog.Page // read and not yet delivered
+	gap      *gap          // to be told before the next event
+	liveFrom uint64        // Live: what is not pinned up to here is left out
+	only     bool          // Fail: only the outcome is wanted now
+	first    *Delivery     // looked at already, see peek
+	over     bool          // the End was read
+	going    bool          // something was delivered before
+
+	// The stream's lock guards what retention looks at.
+	place   uint64    // up to which the connection took the bytes
+	moved   time.Time // when it last took some, or was given some to take
+	waiting bool      // it has taken everything
+	retired bool
+}
+
+type gap struct {
+	eventlog.Gap
+	reason string
+}
+
+// spares is how many older connections to a stream stay open.
+const spares = 2
+
+// attach gives a connection a seat at a place of the stream.
+func (s *Session) attach(st *stream, place uint64, p Policy) *Reader {
+	r := &Reader{st: st, hint: make(chan struct{}, 1), policy: p, place: place, moved: time.Now()}
+	r.follow = eventlog.Follow(s.m.log, st.key, place, r.hint)
+	s.readers.Add(1)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.disarmAlone()
+	st.seats = append(st.seats, r)
+	for i, other := range st.seats[:len(st.seats)-1] {
+		other.retired = other.retired || i < len(st.seats)-1-spares
+		other.nudge()
+	}
+	return r
+}
+
+// streamFor is the live stream of a name, or one that stands for it while
+// somebody reads.
+func (s *Session) streamFor(name string) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.streams[name]
+	if st == nil {
+		st = s.blankStream(name)
+		st.kept = s.kept[name]
+		st.closed = true
+		s.streams[name] = st
+	}
+	return st
+}
+
+// AttachCall attaches a connection to a call's stream, from its start.
+func (s *Session) AttachCall(c *Call, p Policy) *Reader {
+	return s.attach(s.streamFor(c.Stream), 1, p)
+}
+
+// AttachOwn attaches a connection to the session's own stream, after what was
+// handed to a connection that lived on.
+func (s *Session) AttachOwn(p Policy) *Reader {
+	s.mu.Lock()
+	place := max(s.rec.Handed, 1)
+	s.mu.Unlock()
+	return s.attach(s.own, place, p)
+}
+
+// C gets a value when Next may have something else to say.
+func (r *Reader) C() <-chan struct{} { return r.hint }
+
+// Stream is the stream's name.
+func (r *Reader) Stream() string { return r.st.key.Stream }
+
+// Own tells whether it is the session's own stream, which never ends.
+func (r *Reader) Own() bool { return r.st == r.st.s.own }
+
+// Running tells whether a call of the stream has no outcome yet.
+func (r *Reader) Running() bool { return r.st.running() }
+
+func (r *Reader) nudge() {
+	select {
+	case r.hint <- struct{}{}:
+	default:
+	}
+}
+
+// Next returns what comes next and does not wait for it. What is not for
+// clients is left out.
+func (r *Reader) Next(ctx context.Context) (Delivery, error) {
+	if spare, retired := r.seat(); retired || spare {
+		return Delivery{Spare: spare, Retired: retired}, nil
+	}
+	d := Delivery{}
+	var err error
+	if r.first != nil {
+		d, r.first = *r.first, nil
+	} else if d, err = r.next(ctx); err != nil {
+		return d, err
+	}
+	r.going = true
+	r.st.mu.Lock()
+	r.moved, r.waiting = time.Now(), d.Wait
+	r.st.mu.Unlock()
+	return d, nil
+}
+
+// peek looks at the first delivery; the next Next returns it.
+func (r *Reader) peek(ctx context.Context) (*Delivery, error) {
+	d, err := r.next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.first = &d
+	return r.first, nil
+}
+
+// seat tells whether the connection is a spare, and whether it is one too many.
+func (r *Reader) seat() (spare, retired bool) {
+	r.st.mu.Lock()
+	defer r.st.mu.Unlock()
+	return r.st.seats[len(r.st.seats)-1] != r, r.retired
+}
+
+func (r *Reader) next(ctx context.Context) (Delivery, error) {
+	for {
+		if len(r.rest.Events) == 0 && !r.over {
+			d, again, err := r.read(ctx)
+			if err != nil || !again {
+				return d, err
+			}
+			continue
+		}
+		run := r.run()
+		if len(run.Events) == 0 && !r.over {
+			continue
+		}
+		if r.gap != nil {
+			next := r.follow.At()
+			if len(run.Events) > 0 {
+				next = run.Events[0].Seq
+			}
+			r.rest = eventlog.Page{Term: run.Term, Events: slices.Concat(run.Events, r.rest.Events)}
+			return r.tell(ctx, next)
+		}
+		return Delivery{Term: run.Term, Events: run.Events, Ended: r.over && len(r.rest.Events) == 0}, nil
+	}
+}
+
+// read takes the next page. again is false if d is to be delivered instead.
+func (r *Reader) read(ctx context.Context) (d Delivery, again bool, err error) {
+	step, err := r.follow.Next(ctx, pageBytes)
+	switch {
+	case errors.Is(err, eventlog.ErrNoStream):
+		return Delivery{Ended: true}, false, nil
+	case err != nil:
+		return Delivery{}, false, err
+	case step.Gap != nil:
+		return Delivery{}, true, r.missed(ctx, *step.Gap)
+	case len(step.Page.Events) > 0:
+		r.rest = step.Page
+		return Delivery{}, true, nil
+	case r.gap != nil:
+		d, err = r.tell(ctx, step.Page.Top+1)
+		return d, false, err
+	}
+	return Delivery{Wait: !step.Page.Ended, Ended: step.Page.Ended}, false, nil
+}
+
+// run takes from the rest the next events that are all for the client.
+func (r *Reader) run() eventlog.Page {
+	events := r.rest.Events
+	from := 0
+	for from < len(events) && !r.wanted(&events[from]) {
+		from++
+	}
+	to := from
+	for to < len(events) && r.wanted(&events[to]) {
+		to++
+	}
+	r.rest.Events = events[to:]
+	if n := len(r.rest.Events); n == 1 && r.rest.Events[0].Kind == eventlog.End {
+		r.rest.Events = nil
+	}
+	r.over = r.over || len(events) > 0 && events[len(events)-1].Kind == eventlog.End
+	return eventlog.Page{Term: r.rest.Term, Events: events[from:to]}
+}
+
+// wanted tells whether an event is for this client. What its policy leaves out
+// is told as lost like anything else.
+func (r *Reader) wanted(e *eventlog.Event) bool {
+	switch e.Kind {
+	case eventlog.Opening, eventlog.End:
+		return false
+	case eventlog.Request:
+		return !r.only && !r.st.settled(e.Seq)
+	case eventlog.Outcome:
+		return true
+	}
+	if r.only || e.Seq <= r.liveFrom {
+		r.widen(eventlog.Gap{After: e.Seq - 1, Next: e.Seq + 1, Lost: 1}, notice.Policy)
+		return false
+	}
+	return true
+}
+
+// missed notes a gap and does what the policy says.
+func (r *Reader) missed(ctx context.Context, g eventlog.Gap) error {
+	r.widen(g, r.reason())
+	switch r.policy {
+	case Live:
+		info, err := r.st.s.m.log.Stat(ctx, r.st.key)
+		if err != nil {
+			return err
+		}
+		r.liveFrom = info.Top
+	case Fail:
+		r.fail(g)
+	}
+	return nil
+}
+
+// fail ends the calls of the stream that still run, as the client wants no
+// outcome with a hole before it.
+func (r *Reader) fail(g eventlog.Gap) {
+	if r.Own() {
+		return
+	}
+	r.only = true
+	for _, c := range r.st.s.callsOf(r.st) {
+		r.st.s.cancel(c, "events of the call are lost", notice.GapOutcome(c.id, r.Stream(), g), "error")
+	}
+}
+
+// reason is why events are missing: of a connection that was served already,
+// because it did not read.
+func (r *Reader) reason() string {
+	if r.going {
+		return notice.SlowReader
+	}
+	return notice.Retention
+}
+
+// widen adds to the gap that is to be told.
+func (r *Reader) widen(g eventlog.Gap, reason string) {
+	if r.gap == nil {
+		r.gap = &gap{Gap: g, reason: reason}
+		return
+	}
+	r.gap.Next = g.Next
+	r.gap.Lost += g.Lost
+}
+
+// tell makes the notice of the gap. Its id is the place just before what follows.
+func (r *Reader) tell(ctx context.Context, next uint64) (Delivery, error) {
+	g := r.gap
+	r.gap = nil
+	g.Next = next
+	info, err := r.st.s.m.log.Stat(ctx, r.st.key)
+	if err != nil {
+		return Delivery{}, err
+	}
+	s := r.st.s
+	s.m.meter.Add(Gaps, g.reason, 1)
+	s.log.Warn("events are missing", "stream", r.Stream(), "reason", g.reason, "after", g.After, "next", g.Next, "lost", g.Lost)
+	return Delivery{
+		Notice:   notice.Gap(s.Level(), r.Stream(), g.reason, g.Gap),
+		NoticeID: idAt(info, r.Stream(), next-1, random(eventlog.AgainLen)),
+	}, nil
+}
+
+func idAt(info eventlog.Info, stream string, place uint64, again string) string {
+	return eventlog.Cursor{Stream: stream, Term: info.TermAt(place), Seq: place, Again: again}.String()
+}
+
+// PrimingID is a new event id for the reader's own place.
+func (r *Reader) PrimingID(ctx context.Context) (string, error) {
+	info, err := r.st.s.m.log.Stat(ctx, r.st.key)
+	if err != nil {
+		return "", err
+	}
+	r.st.mu.Lock()
+	place := r.place
+	r.st.mu.Unlock()
+	return idAt(info, r.Stream(), place, random(eventlog.AgainLen)), nil
+}
+
+// AppendID appends the id of an event of this stream.
+func (r *Reader) AppendID(dst []byte, term string, seq uint64) []byte {
+	return eventlog.Cursor{Stream: r.Stream(), Term: term, Seq: seq}.AppendTo(dst)
+}
+
+// Sent tells that the connection took the bytes of everything up to seq.
+// ids says that event ids went with them.
+func (r *Reader) Sent(seq uint64, ids bool) {
+	if ids && r.st.kept != nil {
+		r.st.kept.idsOut.Store(true)
+	}
+	r.st.mu.Lock()
+	r.place, r.moved = max(r.place, seq), time.Now()
+	r.st.mu.Unlock()
+}
+
+// Beat tells that a heartbeat was written: a sign of life, and what was sent
+// before it counts as handed over.
+func (r *Reader) Beat() {
+	s := r.st.s
+	s.touch()
+	r.st.mu.Lock()
+	place := r.place
+	r.st.mu.Unlock()
+	if r.Own() {
+		s.handed(place)
+	}
+}
+
+// handed notes up to where the client has seen the session's own stream.
+func (s *Session) handed(place uint64) {
+	s.mu.Lock()
+	news := place > s.rec.Handed
+	s.mu.Unlock()
+	if news {
+		s.change(func(r *record) { r.Handed = max(r.Handed, place) })
+	}
+}
+
+// Close gives the seat up; a spare takes over.
+func (r *Reader) Close() {
+	r.follow.Close()
+	st := r.st
+	st.mu.Lock()
+	st.seats = slices.DeleteFunc(st.seats, func(o *Reader) bool { return o == r })
+	if n := len(st.seats); n > 0 {
+		st.seats[n-1].nudge()
+	}
+	alone := len(st.seats) == 0
+	st.mu.Unlock()
+	st.s.readers.Add(-1)
+	if alone && (st.running() || r.Own()) {
+		st.armAlone(st.s.m.lim)
+	}
+	if alone {
+		st.s.release(st)
+	}
+}
+
+// overtakable is up to where retention may go: not past the place of the
+// connection that gets the events, as long as it moves. The stream's lock is held.
+func (st *stream) overtakable() uint64 {
+	n := len(st.seats)
+	if n == 0 {
+		return ^uint64(0)
+	}
+	r := st.seats[n-1]
+	if r.waiting || time.Since(r.moved) < st.s.m.lim.WriteTimeout {
+		return r.place
+	}
+	return ^uint64(0)
+}

@@ -1,0 +1,224 @@
+package session
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/wire"
+)
+
+// record is what a session needs to live on in another process, kept in the log.
+type record struct {
+	Version    int             `json:"v"`
+	Public     string          `json:"public"`
+	Principal  string          `json:"principal"`
+	Created    time.Time       `json:"created"`
+	Own        string          `json:"own"`  // the session's own stream
+	Init       json.RawMessage `json:"init"` // the client's initialize, repeated to every new child
+	Asked      string          `json:"asked"`
+	Negotiated string          `json:"negotiated,omitempty"` // empty until initialize is answered
+	ClientName string          `json:"clientName,omitempty"`
+	ClientVer  string          `json:"clientVersion,omitempty"`
+	UserAgent  string          `json:"userAgent,omitempty"`
+
+	Initialized bool     `json:"initialized,omitempty"` // the client said so
+	AddLogging  bool     `json:"addLogging,omitempty"`  // the server has none, Segno answers for it
+	Level       string   `json:"level,omitempty"`       // as the client set it
+	Subscribed  []string `json:"subscribed,omitempty"`  // uris, repeated to every new child
+	ReusesIDs   bool     `json:"reusesIds,omitempty"`
+	Handed      uint64   `json:"handed,omitempty"` // place in Own up to which the client has seen everything
+}
+
+const recordVersion = 1
+
+func (r *record) encode() []byte {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // a record is made of strings and valid JSON
+	}
+	return b
+}
+
+func decodeRecord(b []byte) (*record, error) {
+	r := new(record)
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("reading a session's record: %w", err)
+	}
+	if r.Version != recordVersion {
+		return nil, fmt.Errorf("reading a session's record: version %d is not known here", r.Version)
+	}
+	return r, nil
+}
+
+func (r *record) subscribe(uri string, on bool) {
+	i := slices.Index(r.Subscribed, uri)
+	switch {
+	case on && i < 0:
+		r.Subscribed = append(r.Subscribed, uri)
+	case !on && i >= 0:
+		r.Subscribed = slices.Delete(r.Subscribed, i, i+1)
+	}
+}
+
+// A session id is <instance 4><public 8>-<secret 22>. Logs, traces and the
+// dashboard show the part before the dash only.
+const (
+	instanceLen = 4
+	publicLen   = 8
+	secretLen   = 22
+)
+
+var b64 = base64.RawURLEncoding
+
+// random returns n characters of base64url.
+func random(n int) string {
+	b := make([]byte, (n*3+3)/4)
+	rand.Read(b)
+	return b64.EncodeToString(b)[:n]
+}
+
+// word returns n random characters of [0-9a-z].
+func word(n int) string {
+	const letters = "0123456789abcdefghijklmnopqrstuv"
+	b := make([]byte, n)
+	rand.Read(b)
+	for i := range b {
+		b[i] = letters[b[i]%32]
+	}
+	return string(b)
+}
+
+func newID(instance string) string { return instance + word(publicLen) + "-" + random(secretLen) }
+
+// NewInstance mints the name of a process, as it starts its sessions' ids.
+func NewInstance() string { return word(instanceLen) }
+
+func publicOf(id string) string { return id[:instanceLen+publicLen] }
+
+func plausibleID(id string) bool {
+	return len(id) == instanceLen+publicLen+1+secretLen && strings.IndexByte(id, '-') == instanceLen+publicLen
+}
+
+// nameOf is a session's name in the log. It holds the principal, so a session
+// of another principal is not found rather than refused: one look-up, one
+// answer, and the log never holds the secret.
+func nameOf(principal, id string) string {
+	sum := sha256.Sum256([]byte("segno session\x00" + principal + "\x00" + id))
+	return b64.EncodeToString(sum[:16])
+}
+
+func newStreamName() string { return random(eventlog.StreamLen) }
+
+// deadSuffix ends the id of a notice that nothing can be resumed from.
+const deadSuffix = ".x"
+
+func deadID() string { return random(eventlog.StreamLen) + deadSuffix }
+
+// initialized takes the answer to the client's initialize: what the session is
+// from now on, and what the client hears of it. It returns the answer and the
+// session's record to be written with it.
+func (s *Session) initialized(ch *child, c *call, raw []byte) (answer, record []byte) {
+	msg, err := wire.Parse(raw)
+	if err != nil || msg.Kind != wire.Result {
+		s.doom()
+		ch.settleReady(errRefusedInit)
+		return raw, nil
+	}
+	version := msg.StringAt("result", "protocolVersion")
+	answer, addLogging := advertise(&msg, version)
+	s.mu.Lock()
+	s.rec.Negotiated = legacy(version)
+	s.rec.AddLogging = addLogging
+	record = s.rec.encode()
+	s.mu.Unlock()
+	ch.mu.Lock()
+	ch.initDone = answer
+	ch.mu.Unlock()
+	ch.settleReady(nil)
+	return answer, record
+}
+
+var errRefusedInit = errors.New("the MCP server refused initialize")
+
+// doom ends a session soon whose initialize was refused, when its client has
+// had time to read why.
+func (s *Session) doom() {
+	s.mu.Lock()
+	s.doomed = true
+	s.mu.Unlock()
+	time.AfterFunc(doomAfter, func() { s.End(s.m.ctx, "refused") })
+}
+
+const doomAfter = 10 * time.Second
+
+// legacy is the version that a session can have: a server that answers
+// initialize with one that has no sessions is taken at its newest that has.
+func legacy(version string) string {
+	if wire.Modern(version) {
+		return wire.Rev2025
+	}
+	return version
+}
+
+// advertise adds to the result of initialize what Segno does by itself: gap
+// notices are log messages, so there must be logging, and what
+// experimental.segno tells. It says whether logging had to be added.
+func advertise(msg *wire.Message, version string) (raw []byte, addLogging bool) {
+	var edits []wire.Edit
+	if wire.Modern(version) {
+		at, _ := msg.Find("result", "protocolVersion")
+		edits = append(edits, wire.Edit{Span: at, With: []byte(`"` + wire.Rev2025 + `"`)})
+	}
+	caps, err := msg.Find("result", "capabilities")
+	if err != nil || !caps.Ok() || msg.Raw[caps.From] != '{' {
+		return wire.AppendSplice(nil, msg.Raw, edits...), false
+	}
+	var members []string
+	if logging, _ := msg.Find("result", "capabilities", "logging"); !logging.Ok() {
+		addLogging = true
+		members = append(members, `"logging":{}`)
+	}
+	const segno = `"segno":{"onGap":["oldest","live","error"],"ack":true,"keep":true}`
+	exp, _ := msg.Find("result", "capabilities", "experimental")
+	switch {
+	case exp.Ok() && msg.Raw[exp.From] == '{':
+		edits = append(edits, insert(msg.Raw, exp, segno))
+	case !exp.Ok():
+		members = append(members, `"experimental":{`+segno+`}`)
+	}
+	if len(members) > 0 {
+		edits = append(edits, insert(msg.Raw, caps, strings.Join(members, ",")))
+	}
+	return wire.AppendSplice(nil, msg.Raw, edits...), addLogging
+}
+
+// insert puts a member first into the object at a place.
+func insert(raw []byte, object wire.Span, member string) wire.Edit {
+	if rest := bytes.TrimLeft(raw[object.From+1:object.To], " \t\r\n"); rest[0] != '}' {
+		member += ","
+	}
+	return wire.Edit{Span: wire.Span{From: object.From + 1, To: object.From + 1}, With: []byte(member)}
+}
+
+// learn notes what a finished request set at the server, so that the next child
+// can be told.
+func (s *Session) learn(c *call, kind wire.Kind) {
+	if c.set == "" || kind != wire.Result {
+		return
+	}
+	switch c.method {
+	case wire.SetLevel:
+		s.setLevel(c.set)
+	case wire.Subscribe, wire.Unsubscribe:
+		s.change(func(r *record) { r.subscribe(c.set, c.method == wire.Subscribe) })
+	}
+}

@@ -1,0 +1,183 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/notice"
+)
+
+// How a resume was understood.
+const (
+	Exact    = "exact"    // everything after the cursor is there
+	Current  = "current"  // there is nothing after it
+	Evicted  = "evicted"  // some of it is gone
+	Diverged = "diverged" // the store's history is another one than the client's
+	GoneCall = "gone"     // the stream is dropped, its call is remembered
+	Unknown  = "unknown"  // never was, another session's, or no cursor at all
+	Dead     = "dead"     // the id of a notice that nothing follows
+)
+
+// Resumption is what a connection that comes with a cursor is to do.
+type Resumption struct {
+	Result string
+	// Reader continues the stream. It is nil for gone, unknown and dead, and
+	// for the current place of a stream that has ended: there is nothing to
+	// come, so the answer is 204.
+	Reader    *Reader
+	PrimingID string
+	// Without a Reader: the notice, for gone the call's error, and their ids.
+	Notice   []byte
+	NoticeID string
+	Answer   []byte
+	AnswerID string
+	// For the log line.
+	Stream       string
+	After, First uint64
+	Top          uint64
+	Floor        uint64 // all that retention may drop is gone up to here
+	Instance     string // that made the session
+}
+
+// Resume attaches a connection at the place its cursor names. A cursor that
+// means nothing here is not an error: the answer says so in-band, as clients
+// throw a session away on any HTTP error.
+func (s *Session) Resume(ctx context.Context, lastEventID string, p Policy) (*Resumption, error) {
+	r, err := s.resume(ctx, lastEventID, p)
+	if err != nil {
+		return nil, err
+	}
+	s.m.meter.Add(Resumes, r.Result, 1)
+	r.Instance = s.rec.Public[:instanceLen]
+	if r.Instance != s.m.inst {
+		s.m.meter.Add(ForeignResumes, "", 1)
+	}
+	return r, nil
+}
+
+func (s *Session) resume(ctx context.Context, lastEventID string, p Policy) (*Resumption, error) {
+	if strings.HasSuffix(lastEventID, deadSuffix) {
+		return &Resumption{Result: Dead}, nil
+	}
+	c, err := eventlog.ParseCursor(lastEventID)
+	if err != nil {
+		return s.unknown(lastEventID), nil
+	}
+	info, err := s.m.log.Stat(ctx, eventlog.Key{Session: s.name, Stream: c.Stream})
+	switch {
+	case errors.Is(err, eventlog.ErrNoStream) || errors.Is(err, eventlog.ErrNoSession):
+		return s.unknown(lastEventID), nil
+	case err != nil:
+		return nil, err
+	case info.Dropped:
+		return s.dropped(c, info), nil
+	}
+	return s.resumeAt(ctx, c, info, p)
+}
+
+func (s *Session) unknown(lastEventID string) *Resumption {
+	return &Resumption{
+		Result: Unknown, PrimingID: deadID(), NoticeID: deadID(),
+		Notice: notice.Gap(s.Level(), "", notice.Unknown, eventlog.Gap{}),
+	}
+}
+
+func (s *Session) dropped(c eventlog.Cursor, info eventlog.Info) *Resumption {
+	s.m.meter.Add(Gaps, notice.Gone, 1)
+	return &Resumption{
+		Result: GoneCall, Stream: c.Stream, After: c.Seq, PrimingID: deadID(),
+		Notice: notice.Gap(s.Level(), c.Stream, notice.Gone, eventlog.Gap{}), NoticeID: deadID(),
+		Answer: notice.UnknownOutcome(info.Memo, "the events of this call are no longer kept", ""), AnswerID: deadID(),
+	}
+}
+
+func (s *Session) resumeAt(ctx context.Context, c eventlog.Cursor, info eventlog.Info, p Policy) (*Resumption, error) {
+	place, holds := info.Place(c)
+	r := &Resumption{Stream: c.Stream, After: place, Top: info.Top, Floor: info.Floor, First: place + 1}
+	s.proves(c.Stream, place, info)
+	if holds && info.Ended && place+1 >= info.Top {
+		r.Result = Current
+		return r, nil
+	}
+	st := s.streamFor(c.Stream)
+	reader := s.attach(st, place, p)
+	r.Reader = reader
+	r.PrimingID = idAt(info, c.Stream, place, random(eventlog.AgainLen))
+	if !holds {
+		r.Result = Diverged
+		reader.gap = &gap{Gap: eventlog.Gap{After: place, Lost: c.Seq - min(c.Seq, place)}, reason: notice.Store}
+		return r, nil
+	}
+	first, err := reader.peek(ctx)
+	if err != nil {
+		reader.Close()
+		return nil, err
+	}
+	r.Result = s.judge(r, first, info)
+	return r, nil
+}
+
+// judge names the result by what comes first.
+func (s *Session) judge(r *Resumption, first *Delivery, info eventlog.Info) string {
+	switch {
+	case first.Wait:
+		return Current
+	case first.Notice != nil:
+		return Evicted
+	case len(first.Events) > 0:
+		r.First = first.Events[0].Seq
+	}
+	s.m.meter.Observe(ResumeReplayed, "", float64(info.Top-min(info.Top, r.After)))
+	return Exact
+}
+
+// proves takes a cursor as the proof that the client has what is before it.
+func (s *Session) proves(stream string, place uint64, info eventlog.Info) {
+	if stream == s.rec.Own {
+		s.handed(place)
+		return
+	}
+	k := s.keptOf(stream)
+	if k == nil {
+		return
+	}
+	k.idsOut.Store(true)
+	if info.Ended && place+1 >= info.Top {
+		k.proven.Store(true)
+	}
+}
+
+// Ack takes the client's word that it has everything up to the cursor.
+// eventlog.ErrCursor if the id is none of this session.
+func (s *Session) Ack(ctx context.Context, lastEventID string) error {
+	s.posted()
+	c, err := eventlog.ParseCursor(lastEventID)
+	if err != nil {
+		return eventlog.ErrCursor
+	}
+	key := eventlog.Key{Session: s.name, Stream: c.Stream}
+	info, err := s.m.log.Stat(ctx, key)
+	if err != nil || info.Dropped {
+		return eventlog.ErrCursor
+	}
+	place, holds := info.Place(c)
+	if !holds {
+		return eventlog.ErrCursor
+	}
+	s.proves(c.Stream, place, info)
+	s.streamFor(c.Stream).received(place)
+	return nil
+}
+
+// received lets go what the client has.
+func (st *stream) received(place uint64) {
+	st.mu.Lock()
+	through := st.window.Through(min(place, st.overtakable()))
+	st.mu.Unlock()
+	if through > 0 {
+		st.trim(through, eventlog.Pinned)
+	}
+	st.s.release(st)
+}
