@@ -9,6 +9,7 @@ package peers
 import (
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,6 +52,7 @@ func run(m *testing.M) int {
 	}
 	code := m.Run()
 	if code == 0 {
+		http.DefaultClient.CloseIdleConnections()
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -59,15 +61,20 @@ func run(m *testing.M) int {
 	return code
 }
 
+// build makes the binaries. PEERS_SEGNO names one to test instead of the tree's,
+// and PEERS_RACE asks for the race detector in what is built.
 func build(dir string) error {
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	if os.Getenv("PEERS_RACE") != "" {
 		args = append(args, "-race")
 	}
-	for _, pkg := range []string{
-		module + "/cmd/segno",
-		"github.com/modelcontextprotocol/go-sdk/conformance/everything-server",
-	} {
+	packages := []string{"github.com/modelcontextprotocol/go-sdk/conformance/everything-server"}
+	if ready := os.Getenv("PEERS_SEGNO"); ready != "" {
+		built.segno = ready
+	} else {
+		packages = append(packages, module+"/cmd/segno")
+	}
+	for _, pkg := range packages {
 		if out, err := exec.Command("go", append(args, pkg)...).CombinedOutput(); err != nil {
 			return fmt.Errorf("building %s: %w\n%s", pkg, err, out)
 		}

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -24,8 +25,9 @@ type nginx struct {
 }
 
 // startNginx starts nginx with the deployed configuration; only its ports are
-// other ones, and the folders it writes to are in a folder of the test.
-func startNginx(t *testing.T, target string) *nginx {
+// other ones, and the folders it writes to are in a folder of the test. Lines
+// of the configuration can be left out.
+func startNginx(t *testing.T, target string, without ...string) *nginx {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/nginx.conf")
 	if err != nil {
@@ -34,6 +36,9 @@ func startNginx(t *testing.T, target string) *nginx {
 	n := &nginx{t: t, prefix: t.TempDir(), listen: freeAddress(t)}
 	conf := replaceOnce(t, string(text), "127.0.0.1:8090", n.listen)
 	conf = replaceOnce(t, conf, "127.0.0.1:8080", target)
+	for _, line := range without {
+		conf = replaceOnce(t, conf, line, "")
+	}
 	var folders strings.Builder
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		fmt.Fprintf(&folders, "%s_temp_path %s;\n", kind, filepath.Join(n.prefix, kind))
@@ -96,8 +101,9 @@ func (n *nginx) url() string { return "http://" + n.listen + "/mcp" }
 
 // TestField30_EventsPassNginxOneByOne lets a tool send an event every 300 ms
 // through nginx: each is there before the next was sent, on the call's stream
-// and on a resumed one. Without the header that Segno sends, nginx holds them
-// back, or this test could not fail.
+// and on a resumed one, also if nginx is left at HTTP/1.0. There it holds them
+// back without the header that Segno sends; over HTTP/1.1 it passes on whole
+// chunks anyway.
 func TestField30_EventsPassNginxOneByOne(t *testing.T) {
 	need(t, "npm", "nginx")
 	l := ledger(t.TempDir())
@@ -107,11 +113,18 @@ func TestField30_EventsPassNginxOneByOne(t *testing.T) {
 	for _, k := range kinds(t) {
 		t.Run(k.name, func(t *testing.T) { t.Parallel(); oneByOne(t, k, n.url(), l) })
 	}
-	t.Run("without the header", func(t *testing.T) { t.Parallel(); heldBack(t, s.url) })
+	t.Run("http1.0", func(t *testing.T) {
+		t.Parallel()
+		resumedOneByOne(t, startNginx(t, host, http11).url())
+	})
+	t.Run("http1.0 without the header", func(t *testing.T) { t.Parallel(); heldBack(t, s.url) })
 	t.Run("resumed", func(t *testing.T) { t.Parallel(); resumedOneByOne(t, n.url()) })
 }
 
-const pace = 300 * time.Millisecond
+const (
+	pace   = 300 * time.Millisecond
+	http11 = "proxy_http_version 1.1;"
+)
 
 func oneByOne(t *testing.T, k kind, url string, l ledger) {
 	client := k.open(t, url)
@@ -151,58 +164,59 @@ func inTime(steps []step) (wrong []string) {
 	return wrong
 }
 
-// heldBack takes the header away between Segno and nginx.
+// heldBack takes the header away between Segno and nginx: if nothing were held
+// back then, the other cells could not fail.
 func heldBack(t *testing.T, url string) {
 	between := cutBefore(t, url, plan{strip: "X-Accel-Buffering"})
-	client := openGoSDK(t, startNginx(t, between.address).url(), "")
-	defer client.close()
-	seen := &progress{}
-	_, err := client.call(within(t, 40*time.Second), "count",
-		map[string]any{"tag": "held", "n": 6, "pace_ms": pace.Milliseconds()}, seen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(5*time.Second, func() bool { return len(seen.numbers()) >= 6 })
-	if len(inTime(seen.all())) == 0 {
+	ctx := within(t, 40*time.Second)
+	r := hello(t, ctx, startNginx(t, between.address, http11).url(), "2025-11-25")
+	answer := r.post(ctx, paced("held"))
+	defer answer.Body.Close()
+	steps, _ := takeSteps(t, answer.Body, 6)
+	if len(inTime(steps)) == 0 {
 		t.Error("nginx passed the events in time without being told to")
 	}
+}
+
+func paced(tag string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count","arguments":{"tag":%q,"n":6,"pace_ms":%d},"_meta":{"progressToken":1}}}`, tag, pace.Milliseconds())
+}
+
+// takeSteps reads a stream up to so many progress events, and returns them with
+// the last event id.
+func takeSteps(t *testing.T, body io.Reader, n int) (steps []step, cursor string) {
+	t.Helper()
+	for e, err := range events(body) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		cursor = e.id
+		if e.data == "" {
+			continue
+		}
+		m := e.rpc(t)
+		if m.Method != "notifications/progress" {
+			continue
+		}
+		steps = append(steps, step{m.Params.Progress, m.Params.Message, time.Now().UnixMilli()})
+		if len(steps) == n {
+			break
+		}
+	}
+	return steps, cursor
 }
 
 // resumedOneByOne breaks off after the first event and takes the rest by a GET.
 func resumedOneByOne(t *testing.T, url string) {
 	ctx := within(t, 40*time.Second)
 	r := hello(t, ctx, url, "2025-11-25")
-	answer := r.post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count","arguments":{"tag":"resumed","n":6,"pace_ms":%d},"_meta":{"progressToken":1}}}`, pace.Milliseconds()))
-	var steps []step
-	take := func(e event) bool {
-		if e.data == "" {
-			return false
-		}
-		m := e.rpc(t)
-		if m.Method == "notifications/progress" {
-			steps = append(steps, step{m.Params.Progress, m.Params.Message, time.Now().UnixMilli()})
-		}
-		return true
-	}
-	cursor := ""
-	for e, err := range events(answer.Body) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if cursor = e.id; take(e) {
-			break
-		}
-	}
+	answer := r.post(ctx, paced("resumed"))
+	first, cursor := takeSteps(t, answer.Body, 1)
 	answer.Body.Close()
 	resumed := r.resume(ctx, cursor)
 	defer resumed.Body.Close()
-	for e, err := range events(resumed.Body) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		take(e)
-	}
-	for _, w := range inTime(steps) {
+	rest, _ := takeSteps(t, resumed.Body, 5)
+	for _, w := range inTime(append(first, rest...)) {
 		t.Error(w)
 	}
 }
