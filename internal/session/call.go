@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strconv"
@@ -22,7 +23,7 @@ type Call struct {
 // CallOptions are what travels beside a request.
 type CallOptions struct {
 	IdempotencyKey string            // from the header; _meta is looked at too
-	Trace          map[string]string // traceparent, tracestate, baggage of the HTTP request
+	Trace          map[string]string // traceparent, tracestate, baggage: of _meta, or else of the HTTP request
 }
 
 // call is a request that is being answered.
@@ -31,12 +32,14 @@ type call struct {
 	id     []byte // the client's spelling of its id
 	token  []byte // of its progress token; nil if it wants no progress
 	method string
+	tool   string
 	task   string // the task it speaks of (2025-11-25, tasks)
 	set    string // what it sets at the server: a log level or a uri
 	init   bool
 	at     time.Time
 	limit  *time.Timer
-	span   Span
+	trace  map[string]string
+	traced func(how string)
 	heard  bool // something came for it; guarded by the child's lock, like inner
 
 	inner int64 // its id at the child
@@ -87,6 +90,14 @@ func (s *Session) Call(ctx context.Context, msg *wire.Message, o CallOptions) (*
 // newCall reads from a request what Segno needs to know of it.
 func newCall(msg *wire.Message) (*call, error) {
 	c := &call{id: append([]byte(nil), msg.IDText()...), method: msg.Method, at: time.Now(), init: msg.Method == wire.Initialize}
+	if bytes.Contains(msg.Raw, []byte(`"traceparent"`)) {
+		c.trace = map[string]string{}
+		for _, name := range []string{"traceparent", "tracestate", "baggage"} {
+			if v := msg.StringAt("params", "_meta", name); v != "" {
+				c.trace[name] = v
+			}
+		}
+	}
 	token, err := msg.Find("params", "_meta", "progressToken")
 	if err != nil {
 		return nil, invalid(msg, err.Error())
@@ -98,6 +109,8 @@ func newCall(msg *wire.Message) (*call, error) {
 		c.token = append([]byte(nil), msg.Text(token)...)
 	}
 	switch msg.Method {
+	case wire.ToolsCall:
+		c.tool = msg.StringAt("params", "name")
 	case wire.TasksResult:
 		c.task = msg.StringAt("params", "taskId")
 	case wire.SetLevel:
@@ -307,9 +320,7 @@ func (s *Session) finish(c *call, how string) bool {
 	if c.limit != nil {
 		c.limit.Stop()
 	}
-	if c.span != nil {
-		c.span.End(how)
-	}
+	c.traced(how)
 	s.m.meter.Add(StreamsOpen, "", -1)
 	s.m.meter.Add(Outcomes, how, 1)
 	s.m.meter.Observe(OutcomeSeconds, "", time.Since(c.at).Seconds())

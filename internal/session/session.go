@@ -183,7 +183,10 @@ func (s *Session) began(c *call, o CallOptions) {
 	s.calls[c] = struct{}{}
 	s.mu.Unlock()
 	s.m.meter.Add(StreamsOpen, "", 1)
-	c.span = s.m.tracer.Start(c.method, o.Trace, s.rec.Public, c.st.key.Stream)
+	if c.trace == nil {
+		c.trace = o.Trace
+	}
+	c.traced = s.m.tracer.Call(c.trace, s.rec.Public, c.st.key.Stream, c.method, c.tool)
 }
 
 func (s *Session) callsOf(st *stream) []*call {
@@ -281,17 +284,14 @@ func (s *Session) liveStreams() []*stream {
 	return all
 }
 
-// Span is a call's span in a trace; see Tracer.
-type Span interface {
-	End(how string)
-}
-
-// Tracer starts a span for each call. carrier holds the trace context that came
-// with it.
+// Tracer makes a span of each call. parent is the trace context that came with
+// it; end is called once with how the call ended.
 type Tracer interface {
-	Start(method string, carrier map[string]string, session, stream string) Span
+	Call(parent map[string]string, session, stream, method, tool string) (end func(outcome string))
 }
 
 type noTracer struct{}
 
-func (noTracer) Start(string, map[string]string, string, string) Span { return nil }
+func (noTracer) Call(map[string]string, string, string, string, string) func(string) {
+	return func(string) {}
+}
