@@ -254,8 +254,8 @@ func TestField66_LongLinesPassAndTooLongOnesAreSkipped(t *testing.T) {
 // Fifty senders, some of which give up in the middle of waiting, to a server
 // that reads slowly: each message arrives whole or not at all.
 func TestField67_SendersNeverMixAndLeaveNoHalfLine(t *testing.T) {
-	o, _ := options(t, "tally 65536")
-	o.SendQueue = 300_000
+	o, _ := options(t, "tally 16384")
+	o.SendQueue = 1_000_000
 	o.CloseWait = 10 * time.Second
 	c := connect(t, o)
 	msg := []byte(`{"jsonrpc":"2.0","method":"big","params":{"p":"` + strings.Repeat("p", 200_000) + `"}}`)

@@ -1,15 +1,11 @@
 package process
 
 import (
-	"bytes"
 	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // The rules of Windows, told to a finder on any system.
@@ -88,40 +84,5 @@ func TestFingerprintTellsCommandsApart(t *testing.T) {
 	}
 	if New(Options{Argv: []string{"a", "b"}, Env: []string{"K=v"}}).Fingerprint() != a {
 		t.Error("the environment changes it")
-	}
-}
-
-// What stands in for deadlines where files have none.
-func TestAPumpedPipeHasDeadlinesAndEnds(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := pumped(r)
-	out := &stdout{pipe: p, max: 1 << 20}
-	buf := make([]byte, 100)
-	go func() {
-		time.Sleep(10 * time.Millisecond)
-		out.interrupt()
-	}()
-	if _, err := out.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("got %v", err)
-	}
-	out.resume()
-	want := bytes.Repeat([]byte("x"), 100_000)
-	go func() {
-		w.Write(want)
-		w.Close()
-	}()
-	first, err := out.Read(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !out.drain(5 * time.Second) {
-		t.Error("the end was not seen")
-	}
-	rest, err := io.ReadAll(out)
-	if err != nil || first+len(rest) != len(want) {
-		t.Errorf("%d bytes, %v", first+len(rest), err)
 	}
 }

@@ -111,6 +111,9 @@ func TestField71_AStubbornServerIsStoppedInBoundedTime(t *testing.T) {
 		t.Run(tc.role, func(t *testing.T) {
 			o, run := options(t, tc.role)
 			o.CloseWait, o.TermWait = 100*time.Millisecond, 100*time.Millisecond
+			if tc.how == ExitInput {
+				o.CloseWait = 10 * time.Second
+			}
 			var how Exit
 			o.Hooks.Exited = func(h Exit, _ time.Duration) { how = h }
 			c := connect(t, o)
@@ -137,7 +140,7 @@ func TestField71_AStubbornServerIsStoppedInBoundedTime(t *testing.T) {
 // The server, and a server behind a wrapper that exits first, answer the last
 // call after their input was closed.
 func TestField71_ALateAnswerIsNotLost(t *testing.T) {
-	for _, role := range []string{"late 300ms", "tree leave late 300ms"} {
+	for _, role := range []string{"late 600ms", "tree leave late 600ms"} {
 		t.Run(role, func(t *testing.T) {
 			c := start(t, role)
 			closed := make(chan error)
