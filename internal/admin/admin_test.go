@@ -88,8 +88,8 @@ func get(h http.Handler, path string, edit func(*http.Request)) (int, string) {
 func TestStatusShowsSessionsStreamsAndReaders(t *testing.T) {
 	seen := time.Now()
 	a := handler(t, func(o *Options) {
-		o.Servers[0].Source.(*View).Live = func() map[string]Live {
-			return map[string]Live{name: {Seen: seen, Child: true, Readers: map[string][]Reader{running: {{Cursor: 7, Role: "active"}}}}}
+		o.Servers[0].Source.(*View).Live = func() map[string]session.Vitals {
+			return map[string]session.Vitals{name: {Seen: seen, Child: true, Readers: map[string][]session.Seat{running: {{Place: 3, Spare: true}, {Place: 7}}}}}
 		}
 		o.Meter.Add(session.Resumes, "exact", 3)
 	})
@@ -112,7 +112,7 @@ func TestStatusShowsSessionsStreamsAndReaders(t *testing.T) {
 				t.Errorf("own stream: %+v", st)
 			}
 		case running:
-			if st.Kind != "call" || st.State != "running" || st.Top != 10 || st.Floor != 4 || st.Events != 7 || len(st.Readers) != 1 || st.Readers[0].Cursor != 7 {
+			if st.Kind != "call" || st.State != "running" || st.Top != 10 || st.Floor != 4 || st.Events != 7 || len(st.Readers) != 2 || st.Readers[0].Role != "spare" || st.Readers[1].Cursor != 7 || st.Readers[1].Role != "active" {
 				t.Errorf("call: %+v", st)
 			}
 		}
@@ -302,7 +302,7 @@ func TestMoreSessionsThanAreShown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v := &View{Log: log, Live: func() map[string]Live { return map[string]Live{name: {Seen: time.Now()}} }}
+	v := &View{Log: log, Live: func() map[string]session.Vitals { return map[string]session.Vitals{name: {Seen: time.Now()}} }}
 	sessions, more, err := v.Sessions(context.Background(), 2)
 	if err != nil || len(sessions) != 2 || !more || sessions[0].Session != "inst12345678" || sessions[1].Session != "?" {
 		t.Errorf("%+v, more %v, %v", sessions, more, err)

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/session"
 )
 
 // View is a Source that reads a log. Without Live it shows what a stopped Segno
 // left behind.
 type View struct {
 	Log  eventlog.Log
-	Live func() map[string]Live // by the session's name in the log; nil: nothing runs
-	Why  func() error           // why no new work is taken; nil: it is
+	Live func() map[string]session.Vitals // by the session's name in the log; nil: nothing runs
+	Why  func() error                     // why no new work is taken; nil: it is
 }
 
 var _ Source = (*View)(nil)
@@ -67,7 +68,7 @@ func (v *View) Sessions(ctx context.Context, max int) (sessions []Session, more 
 	return sessions, len(names) > max, nil
 }
 
-func (v *View) live() map[string]Live {
+func (v *View) live() map[string]session.Vitals {
 	if v.Live == nil {
 		return nil
 	}
@@ -116,7 +117,7 @@ func (v *View) record(ctx context.Context, name string) (*record, error) {
 	return r, nil
 }
 
-func (v *View) session(ctx context.Context, name string, l Live) (*Session, error) {
+func (v *View) session(ctx context.Context, name string, l session.Vitals) (*Session, error) {
 	r, err := v.record(ctx, name)
 	if err != nil {
 		return nil, err
@@ -147,14 +148,17 @@ func (v *View) session(ctx context.Context, name string, l Live) (*Session, erro
 	return s, nil
 }
 
-func (v *View) stream(ctx context.Context, k eventlog.Key, own string, l Live) (*Stream, error) {
+func (v *View) stream(ctx context.Context, k eventlog.Key, own string, l session.Vitals) (*Stream, error) {
 	i, err := v.Log.Stat(ctx, k)
 	if err != nil {
 		return nil, fmt.Errorf("looking at stream %s: %w", k.Stream, err)
 	}
 	s := &Stream{
 		Stream: k.Stream, Kind: "call", State: "running",
-		Floor: i.Floor, Top: i.Top, Events: i.Events, Bytes: i.Bytes, Readers: l.Readers[k.Stream],
+		Floor: i.Floor, Top: i.Top, Events: i.Events, Bytes: i.Bytes,
+	}
+	for _, seat := range l.Readers[k.Stream] {
+		s.Readers = append(s.Readers, Reader{Cursor: seat.Place, Role: role(seat)})
 	}
 	if k.Stream == own {
 		s.Kind = "own"
@@ -169,6 +173,13 @@ func (v *View) stream(ctx context.Context, k eventlog.Key, own string, l Live) (
 		s.Terms = append(s.Terms, Term{Term: t.Name, First: t.First})
 	}
 	return s, nil
+}
+
+func role(s session.Seat) string {
+	if s.Spare {
+		return "spare"
+	}
+	return "active"
 }
 
 // Window finds the stream in whatever session has it.
@@ -196,7 +207,7 @@ func (v *View) Window(ctx context.Context, stream string, after uint64, max int)
 	return found, err
 }
 
-func (v *View) window(ctx context.Context, k eventlog.Key, l Live, after uint64, max int) (*Window, error) {
+func (v *View) window(ctx context.Context, k eventlog.Key, l session.Vitals, after uint64, max int) (*Window, error) {
 	r, err := v.record(ctx, k.Session)
 	if err != nil {
 		return nil, err

@@ -84,10 +84,3 @@ var kinds = map[eventlog.Kind]string{
 	eventlog.Opening: "opening", eventlog.Progress: "progress", eventlog.Request: "request",
 	eventlog.Other: "other", eventlog.Outcome: "outcome", eventlog.End: "end",
 }
-
-// Live is what only the process that runs a session knows of it.
-type Live struct {
-	Seen    time.Time
-	Child   bool
-	Readers map[string][]Reader // by stream
-}

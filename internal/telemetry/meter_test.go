@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/goleak"
 
+	"github.com/segno-mcp/segno/internal/notice"
 	"github.com/segno-mcp/segno/internal/session"
 )
 
@@ -200,6 +201,36 @@ func labels(t *testing.T, m *Meter, names map[string]string, file string) (seen 
 		return true
 	})
 	return seen
+}
+
+// TestReasonsAreInTheTable is about labels that are named constants.
+func TestReasonsAreInTheTable(t *testing.T) {
+	m := NewMeter("v1")
+	reasons := map[session.Metric][]string{
+		session.Resumes: {session.Exact, session.Current, session.Evicted, session.Diverged, session.GoneCall, session.Unknown, session.Dead},
+		session.Gaps:    {notice.Retention, notice.SlowReader, notice.Store, notice.Policy, notice.Gone, notice.Unknown},
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), "../front/streamable/stream.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok && len(v.Values) == 1 && strings.HasPrefix(v.Names[0].Name, "why") {
+			why, _ := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+			reasons[session.ConnectionSeconds] = append(reasons[session.ConnectionSeconds], why)
+		}
+		return true
+	})
+	if len(reasons[session.ConnectionSeconds]) < 5 {
+		t.Error("few reasons for the end of connections found, the source must be read wrongly")
+	}
+	for metric, labels := range reasons {
+		for _, l := range labels {
+			if !slices.Contains(m.metrics[metric].row.values, l) {
+				t.Errorf("%s has no label %q in the table", metric, l)
+			}
+		}
+	}
 }
 
 func metricName(e ast.Expr) string {
