@@ -1,0 +1,185 @@
+package streamable
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/wire"
+)
+
+// answer gives a call its answer: JSON if the client takes nothing else or the
+// outcome comes at once and alone, else a stream.
+func (x *exchange) answer(s *session.Session, c *session.Call, want forms, now bool) error {
+	if c.Answer != nil {
+		return x.direct(c.Answer, want)
+	}
+	defer x.f.seats.wait()()
+	rd := s.AttachCall(c, x.policy())
+	defer rd.Close()
+	if !want.sse {
+		return x.whole(rd)
+	}
+	var first session.Delivery
+	if want.json && !now && x.f.o.JSONWithin > 0 {
+		d, alone, err := x.early(rd)
+		if err != nil {
+			return err
+		}
+		if alone {
+			return x.outcome(rd, d.Events)
+		}
+		first = d
+	}
+	v := x.view(s, rd, "post")
+	return v.serve(first, "")
+}
+
+// direct gives an answer that Segno gave by itself and that is in no stream.
+func (x *exchange) direct(answer []byte, want forms) error {
+	if want.json {
+		x.json(http.StatusOK, answer)
+		return nil
+	}
+	return x.single(answer)
+}
+
+// early waits a little for the outcome. alone says that it is there and nothing
+// came before it; else first is what came instead, if anything did.
+func (x *exchange) early(rd *session.Reader) (first session.Delivery, alone bool, err error) {
+	wait := time.NewTimer(x.f.o.JSONWithin)
+	defer wait.Stop()
+	for {
+		d, err := rd.Next(x.r.Context())
+		switch {
+		case err != nil:
+			return d, false, err
+		case d.Notice != nil || d.Retired || d.Spare:
+			return d, false, nil
+		case len(d.Events) > 0:
+			one := len(d.Events) == 1 && d.Events[0].Kind == eventlog.Outcome
+			return d, one && (d.Ended || !x.batch), nil
+		case d.Ended:
+			return d, true, nil
+		}
+		select {
+		case <-rd.C():
+		case <-wait.C:
+			return session.Delivery{}, false, nil
+		case <-x.r.Context().Done():
+			return d, false, errGone
+		}
+	}
+}
+
+// whole waits for the outcome however long that takes, for a client that takes
+// JSON alone. What comes before the outcome such a client cannot be told, and
+// nothing keeps a proxy from giving up on the connection.
+func (x *exchange) whole(rd *session.Reader) error {
+	var outcomes []eventlog.Event
+	for {
+		d, err := rd.Next(x.r.Context())
+		if err != nil {
+			return err
+		}
+		for _, e := range d.Events {
+			if e.Kind == eventlog.Outcome {
+				outcomes = append(outcomes, e)
+			}
+		}
+		switch {
+		case d.Ended:
+			return x.outcome(rd, outcomes)
+		case d.Retired:
+			return x.refused("connections", "another connection waits for this call", 0)
+		case len(d.Events) > 0 || d.Notice != nil:
+			continue
+		}
+		select {
+		case <-rd.C():
+		case <-x.who.Revoked:
+			return invalid(http.StatusUnauthorized, "the key is no longer valid")
+		case <-x.r.Context().Done():
+			return errGone
+		}
+	}
+}
+
+// outcome writes outcomes as JSON. No event ids go out with them. A call that
+// was cancelled has none.
+func (x *exchange) outcome(rd *session.Reader, outcomes []eventlog.Event) error {
+	if len(outcomes) == 0 {
+		x.w.WriteHeader(http.StatusAccepted)
+		return nil
+	}
+	if x.opens && isInitError(outcomes) {
+		x.w.Header().Del("Mcp-Session-Id")
+	}
+	body := outcomes[0].Data
+	if x.batch {
+		body = append([]byte{'['}, body...)
+		for _, e := range outcomes[1:] {
+			body = append(append(body, ','), e.Data...)
+		}
+		body = append(body, ']')
+	}
+	if x.json(http.StatusOK, body) {
+		rd.Sent(outcomes[len(outcomes)-1].Seq, false)
+	}
+	return nil
+}
+
+// json writes a whole JSON answer and tells whether the connection took it.
+func (x *exchange) json(status int, body []byte) bool {
+	h := x.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	x.wrote = true
+	x.w.WriteHeader(status)
+	if err := x.send(body); err != nil {
+		x.log.Info("an answer did not get through", "error", err)
+		return false
+	}
+	x.f.meter.Add(session.MessagesOut, "client", 1)
+	x.f.meter.Add(session.BytesOut, "client", float64(len(body)))
+	return true
+}
+
+// piece is the most that one write deadline is for, in bytes: a client that
+// takes 4 KiB a second is slow, not dead.
+const piece = 128 << 10
+
+// send writes and flushes, with a deadline for each piece.
+func (x *exchange) send(b []byte) error {
+	for len(b) > 0 {
+		n := min(len(b), piece)
+		if err := x.rc.SetWriteDeadline(time.Now().Add(x.f.o.WriteTimeout)); err != nil {
+			return err
+		}
+		if _, err := x.w.Write(b[:n]); err != nil {
+			return err
+		}
+		if err := x.rc.Flush(); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	if x.r.ProtoMajor >= 2 {
+		// There a deadline that passes ends the stream, idle or not.
+		return x.rc.SetWriteDeadline(time.Time{})
+	}
+	return nil
+}
+
+// isInitError tells whether an initialize was answered by an error.
+func isInitError(events []eventlog.Event) bool {
+	if len(events) == 0 {
+		return false
+	}
+	m, err := wire.Parse(events[0].Data)
+	return err == nil && m.Kind == wire.Failure
+}

@@ -1,0 +1,121 @@
+package streamable
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/wire"
+)
+
+// firstRead is how much room a body of unknown length gets before any of it has
+// come, in bytes, and firstKnown what one of known length gets at most.
+const (
+	firstRead  = 4 << 10
+	firstKnown = 64 << 10
+)
+
+// budget bounds the bytes of bodies in memory.
+type budget struct {
+	held atomic.Int64
+	max  int64
+}
+
+func (b *budget) take(n int) bool {
+	if b.held.Add(int64(n)) <= b.max {
+		return true
+	}
+	b.held.Add(-int64(n))
+	return false
+}
+
+// body reads the whole body. That comes first: only after it does a request's
+// context tell that the client left. The room it took is given back by release.
+func (x *exchange) body() (text []byte, release func(), err error) {
+	release = func() {}
+	max := x.f.o.MaxMessage
+	switch {
+	case !isJSON(x.r.Header):
+		return nil, release, invalid(http.StatusUnsupportedMediaType, "the Content-Type must be application/json")
+	case !plain(x.r.Header):
+		return nil, release, invalid(http.StatusUnsupportedMediaType, "the body must not be compressed")
+	case x.r.ContentLength > int64(max):
+		return nil, release, tooLarge(max)
+	}
+	if err := x.rc.SetReadDeadline(time.Now().Add(x.f.o.BodyTimeout)); err != nil {
+		return nil, release, x.hidden(err)
+	}
+	text, taken, err := x.readBody(max)
+	release = func() { x.f.bodies.held.Add(-int64(taken)) }
+	if err != nil {
+		return nil, release, err
+	}
+	// The server's own wait for the client's leaving uses the same deadline.
+	if err := x.rc.SetReadDeadline(time.Time{}); err != nil {
+		return nil, release, x.hidden(err)
+	}
+	x.f.meter.Add(session.BytesIn, "client", float64(len(text)))
+	return text, release, nil
+}
+
+// readBody takes room as the bytes come, so that a client that announces much
+// and sends little holds little.
+func (x *exchange) readBody(max int) (text []byte, taken int, err error) {
+	room := firstRead
+	if n := x.r.ContentLength; n >= 0 {
+		room = int(min(n, firstKnown)) + 1
+	}
+	for {
+		if !x.f.bodies.take(room - cap(text)) {
+			return nil, taken, x.refused("inflight-max", "too many requests are being read", time.Second)
+		}
+		taken += room - cap(text)
+		text = append(make([]byte, 0, room), text...)
+		for len(text) < room {
+			n, err := x.r.Body.Read(text[len(text):room])
+			text = text[:len(text)+n]
+			if len(text) > max {
+				return nil, taken, tooLarge(max)
+			}
+			if err == io.EOF {
+				return fitted(text), taken, nil
+			}
+			if err != nil {
+				return nil, taken, x.unread(err)
+			}
+		}
+		room = min(2*room, max+1)
+	}
+}
+
+// fitted returns the text without the room that it does not need: the log may
+// keep it for long.
+func fitted(text []byte) []byte {
+	if cap(text)-len(text) <= len(text)/4 {
+		return text
+	}
+	return bytes.Clone(text)
+}
+
+// unread says why a body could not be read to its end.
+func (x *exchange) unread(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		x.f.meter.Add(session.Errors, "read_timeout", 1)
+		return invalid(http.StatusRequestTimeout, "the body did not come in time")
+	}
+	if x.r.Context().Err() != nil {
+		return errGone
+	}
+	return invalid(http.StatusBadRequest, "the body ended early")
+}
+
+func tooLarge(max int) error {
+	return &problem{status: http.StatusRequestEntityTooLarge, code: wire.CodeInvalid,
+		message: fmt.Sprintf("the body is larger than %d bytes", max)}
+}

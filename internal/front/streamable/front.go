@@ -1,0 +1,227 @@
+// Package streamable is the front for Streamable HTTP of the revisions
+// 2025-03-26 to 2025-11-25: POST, GET and DELETE on one endpoint, and the ack
+// beside it. A response stream is a view of a log: the loop that writes live
+// events is the one that replays.
+package streamable
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/wire"
+)
+
+// Who speaks in a request.
+type Who struct {
+	Principal string
+	Revoked   <-chan struct{} // closed when it may speak no more; nil: never
+}
+
+// Options configure a front. Zero fields mean the defaults named; Sessions and
+// Who are needed.
+type Options struct {
+	Sessions *session.Manager
+	Who      func(*http.Request) Who
+
+	JSONWithin   time.Duration // wait so long for an outcome alone, to answer as JSON; 50 ms; negative: not at all
+	Heartbeat    time.Duration // between two comments on a stream; 15 s
+	Retry        time.Duration // least time after which a client shall reconnect; 2 s
+	Rotate       time.Duration // end connections older than this cleanly; 0: never
+	WriteTimeout time.Duration // for each write; 30 s
+	BodyTimeout  time.Duration // for a whole body; 30 s
+	DrainSpread  time.Duration // idle connections end within this when draining; 0: at once
+	OnGap        session.Policy
+
+	MaxMessage              int   // bytes; 64 MiB
+	InflightMax             int64 // bytes of bodies in memory; 256 MiB
+	Connections             int   // streams in all; 10,000
+	ConnectionsPerPrincipal int   // 1,000
+
+	Logger *slog.Logger
+	Meter  session.Meter
+}
+
+func (o Options) withDefaults() Options {
+	o.JSONWithin = cmp.Or(o.JSONWithin, 50*time.Millisecond)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 15*time.Second)
+	o.Retry = cmp.Or(o.Retry, 2*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
+	o.OnGap = cmp.Or(o.OnGap, session.Oldest)
+	o.MaxMessage = cmp.Or(o.MaxMessage, 64<<20)
+	o.InflightMax = cmp.Or(o.InflightMax, 256<<20)
+	o.Connections = cmp.Or(o.Connections, 10000)
+	o.ConnectionsPerPrincipal = cmp.Or(o.ConnectionsPerPrincipal, 1000)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Meter == nil {
+		o.Meter = unmetered{}
+	}
+	return o
+}
+
+type unmetered struct{}
+
+func (unmetered) Add(session.Metric, string, float64)     {}
+func (unmetered) Observe(session.Metric, string, float64) {}
+
+// Front serves one endpoint. Its methods may be called from anywhere.
+type Front struct {
+	o      Options
+	log    *slog.Logger
+	meter  session.Meter
+	bodies budget
+	seats  seats
+	pages  sync.Pool
+	closed chan struct{} // closed by Refuse
+	refuse sync.Once
+}
+
+// New makes a front.
+func New(o Options) (*Front, error) {
+	if o.Sessions == nil || o.Who == nil {
+		return nil, errors.New("making the front: Sessions and Who are needed")
+	}
+	o = o.withDefaults()
+	f := &Front{o: o, log: o.Logger, meter: o.Meter, closed: make(chan struct{})}
+	f.bodies.max = o.InflightMax
+	f.seats.init(o.Connections, o.ConnectionsPerPrincipal)
+	return f, nil
+}
+
+// Refuse makes initialize answer 503 from now on. What is there goes on.
+func (f *Front) Refuse() { f.refuse.Do(func() { close(f.closed) }) }
+
+// Settled waits until no connection waits for a running call, or for ctx.
+func (f *Front) Settled(ctx context.Context) error { return f.seats.settled(ctx, (*seats).calls) }
+
+// Empty waits until no stream is open, or for ctx.
+func (f *Front) Empty(ctx context.Context) error { return f.seats.settled(ctx, (*seats).all) }
+
+// exchange is one request and its answer.
+type exchange struct {
+	f     *Front
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	r     *http.Request
+	who   Who
+	log   *slog.Logger
+	id    []byte // of the request in the body, once it is read
+	live  bool   // the session was found
+	opens bool   // it opened one
+	batch bool   // it holds an array
+	wrote bool   // the head of the answer is out
+}
+
+// ServeHTTP serves the endpoint.
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.serve(w, r, func(x *exchange) error {
+		switch r.Method {
+		case http.MethodPost:
+			return x.post()
+		case http.MethodGet:
+			return x.get()
+		case http.MethodDelete:
+			return x.delete()
+		}
+		return invalid(http.StatusMethodNotAllowed, "only GET, POST and DELETE are served here")
+	})
+}
+
+// ServeAck serves the endpoint's /ack: a POST of {"lastEventId": "…"} renews the
+// session and proves that what is before the id was received.
+func (f *Front) ServeAck(w http.ResponseWriter, r *http.Request) {
+	f.serve(w, r, (*exchange).ack)
+}
+
+func (f *Front) serve(w http.ResponseWriter, r *http.Request, do func(*exchange) error) {
+	x := &exchange{f: f, w: w, rc: http.NewResponseController(w), r: r, who: f.o.Who(r)}
+	x.log = f.log.With("principal", x.who.Principal)
+	defer x.recovered()
+	if err := x.able(); err != nil {
+		x.fail(err)
+		return
+	}
+	if err := do(x); err != nil {
+		x.fail(err)
+	}
+}
+
+// recovered keeps a panic within its request.
+func (x *exchange) recovered() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler { //nolint:errorlint // it is compared as net/http does
+		panic(v)
+	}
+	x.f.meter.Add(session.Errors, "panic", 1)
+	x.log.Error("a request panicked", "panic", v, "stack", string(debug.Stack()))
+	if x.wrote {
+		// Half an answer must not look like a whole one.
+		panic(http.ErrAbortHandler)
+	}
+	x.fail(&problem{status: http.StatusInternalServerError, code: wire.CodeInternal, id: x.id, message: "internal error"})
+}
+
+// able checks that streams can be written through whatever stands between the
+// server and this handler: without deadlines and Flush they would hang or
+// never leave, and nobody would know why.
+func (x *exchange) able() error {
+	if err := x.rc.SetWriteDeadline(time.Time{}); err != nil {
+		return x.hidden(err)
+	}
+	for w := x.w; ; {
+		switch t := w.(type) {
+		case interface{ FlushError() error }, http.Flusher:
+			return nil
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = t.Unwrap()
+		default:
+			return x.hidden(http.ErrNotSupported)
+		}
+	}
+}
+
+func (x *exchange) hidden(err error) error {
+	x.log.Error("a handler around this one hides Flush or the deadlines of the ResponseWriter: it must have a method Unwrap", "error", err)
+	return &problem{status: http.StatusInternalServerError, code: wire.CodeInternal, id: x.id, kind: "unsupported_writer",
+		message: "the server cannot stream: a handler hides Flush or the write deadline"}
+}
+
+// session finds the session that the request's header names.
+func (x *exchange) session() (*session.Session, error) {
+	given := x.r.Header.Values("Mcp-Session-Id")
+	if len(given) == 0 || given[0] == "" {
+		return nil, missingSession(x.id)
+	}
+	if len(given) > 1 {
+		return nil, invalid(http.StatusBadRequest, "the header Mcp-Session-Id is there twice")
+	}
+	s, err := x.f.o.Sessions.Open(x.r.Context(), x.who.Principal, given[0])
+	if err != nil {
+		return nil, err
+	}
+	x.live = true
+	x.log = x.log.With("session", s.Public())
+	return s, nil
+}
+
+// policy is what the client wants after a gap. What is no policy is not worth
+// refusing a stream for.
+func (x *exchange) policy() session.Policy {
+	switch p := session.Policy(x.r.Header.Get("Segno-On-Gap")); p {
+	case session.Oldest, session.Live, session.Fail:
+		return p
+	}
+	return x.f.o.OnGap
+}

@@ -1,0 +1,79 @@
+package streamable
+
+import (
+	"net/http"
+
+	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/sse"
+)
+
+// get opens the session's own stream, or resumes the one that the cursor names
+// (MCP 2025-11-25, Transports, Resumability and Redelivery). In a live session
+// a cursor is never answered by an HTTP error: clients would take the session
+// for dead.
+func (x *exchange) get() error {
+	if !accepted(x.r.Header).sse {
+		return invalid(http.StatusNotAcceptable, "the client must accept text/event-stream")
+	}
+	s, err := x.session()
+	if err != nil {
+		return err
+	}
+	if err := checkVersion(x.r.Header.Get("Mcp-Protocol-Version"), nil); err != nil {
+		return err
+	}
+	if cursor := x.r.Header.Get("Last-Event-ID"); cursor != "" {
+		return x.resume(s, cursor)
+	}
+	rd := s.AttachOwn(x.policy())
+	defer rd.Close()
+	return x.view(s, rd, "get").serve(session.Delivery{}, "")
+}
+
+func (x *exchange) resume(s *session.Session, cursor string) error {
+	res, err := s.Resume(x.r.Context(), cursor, x.policy())
+	if err != nil {
+		return err
+	}
+	if res.Reader != nil {
+		defer res.Reader.Close()
+	}
+	x.resumed(res)
+	switch {
+	case res.Reader != nil:
+		if res.Reader.Running() {
+			defer x.f.seats.wait()()
+		}
+		return x.view(s, res.Reader, "resume").serve(session.Delivery{}, res.PrimingID)
+	case res.Notice == nil:
+		// An empty stream would be asked for again at once, for ever.
+		x.w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return x.told(s, res)
+}
+
+// told is a whole stream for a cursor that leads nowhere: the notice, and the
+// error that ends the call if it is known which.
+func (x *exchange) told(s *session.Session, res *session.Resumption) error {
+	p := x.f.paceFor(s)
+	b := p.greet(nil, res.PrimingID)
+	b = sse.AppendEvent(b, "", res.NoticeID, res.Notice)
+	if res.Answer != nil {
+		b = sse.AppendEvent(b, "", res.AnswerID, res.Answer)
+	}
+	x.streamHead()
+	if err := x.send(b); err != nil {
+		x.log.Info("an answer did not get through", "error", err)
+	}
+	return nil
+}
+
+// single is a whole stream of one message that has no place in any.
+func (x *exchange) single(message []byte) error {
+	x.streamHead()
+	if err := x.send(sse.AppendEvent(nil, "", "", message)); err != nil {
+		x.log.Info("an answer did not get through", "error", err)
+	}
+	return nil
+}
