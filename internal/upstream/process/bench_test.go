@@ -1,8 +1,11 @@
+//go:build unix
+
 package process
 
 import (
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/segno-mcp/segno/internal/wire"
@@ -12,7 +15,7 @@ import (
 func BenchmarkFromChild(b *testing.B) {
 	for _, size := range []int{200, 2000} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
-			o := Options{Argv: []string{"/proc/self/exe"}, Env: []string{fmt.Sprintf("%s=flood %d %d", roleVar, b.N, size)}}
+			o := Options{Argv: []string{os.Args[0]}, Env: []string{fmt.Sprintf("%s=flood %d %d", roleVar, b.N, size)}}
 			c, err := New(o).Connect(b.Context(), "bench")
 			if err != nil {
 				b.Fatal(err)
