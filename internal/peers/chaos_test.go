@@ -108,7 +108,11 @@ func quietly(t *testing.T, k kind, c chaos, url string, l ledger) {
 		lostByClient(t, ctx, e.err, proxy, url, l, tag)
 		return
 	}
-	proxy.waitBroken(ctx)
+	select {
+	case <-proxy.broken:
+	case e := <-ended:
+		t.Fatalf("before all cuts: result %q, error %v; %s", e.text, e.err, proxy.story())
+	}
 	until(t, "the call is resumed after the last cut", 30*time.Second, func() bool {
 		_, resumes := proxy.seen()
 		return resumes >= c.plan.cuts

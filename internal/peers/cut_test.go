@@ -295,13 +295,3 @@ func reset(conn net.Conn) {
 	}
 	conn.Close()
 }
-
-// waitBroken waits until the last planned cut was made.
-func (c *cutter) waitBroken(ctx context.Context) {
-	c.t.Helper()
-	select {
-	case <-c.broken:
-	case <-ctx.Done():
-		c.t.Fatalf("not all %d cuts were made: %s", c.plan.cuts, c.story())
-	}
-}
