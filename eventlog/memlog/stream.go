@@ -30,7 +30,7 @@ func (s *stream) append(term string, events []eventlog.Event) int64 {
 		// Info.Terms was handed out: never written again, only appended to.
 		s.terms = append(s.terms, eventlog.Term{Name: term, First: s.top + 1})
 	}
-	s.tail.Append(term, s.top, events, nil)
+	s.tail.Append(term, s.top, events)
 	s.top += uint64(len(events))
 	s.ended = events[len(events)-1].Kind == eventlog.End
 	bytes := int64(0)

@@ -23,18 +23,20 @@ const Overhead = 48
 // the slices that Read returns are, for as long as their holder likes: what was
 // appended is never written again.
 type Tail struct {
-	chunks []*Chunk
+	chunks []*chunk
+	bytes  int
 }
 
-// Chunk is a part of a tail, of one term.
-type Chunk struct {
+// chunk is a part of a tail, of one term.
+type chunk struct {
 	term   string
 	events []eventlog.Event
 	bytes  int
 }
 
-// Bytes is what the chunk takes, payload and overhead, trimmed events too.
-func (c *Chunk) Bytes() int { return c.bytes + cap(c.events)*Overhead }
+// Bytes is what the tail takes, payload and overhead, with what was cut but
+// shares a chunk with what is there.
+func (t *Tail) Bytes() int { return t.bytes }
 
 // First is the oldest seq in the tail, 0 if it is empty.
 func (t *Tail) First() uint64 {
@@ -45,38 +47,37 @@ func (t *Tail) First() uint64 {
 }
 
 // Append adds events and numbers them on from after, which must be the newest
-// seq in the tail unless it is empty. It calls opened, if not nil, for each
-// chunk it begins.
-func (t *Tail) Append(term string, after uint64, events []eventlog.Event, opened func(*Chunk)) {
+// seq in the tail unless it is empty.
+func (t *Tail) Append(term string, after uint64, events []eventlog.Event) {
 	for len(events) > 0 {
-		c := t.open(term, len(events), opened)
-		for len(events) > 0 && len(c.events) < cap(c.events) && c.bytes < chunkBytes {
+		c := t.open(term, len(events))
+		for len(events) > 0 && len(c.events) < cap(c.events) && c.bytes < chunkBytes+chunkEvents*Overhead {
 			after++
 			e := events[0]
 			e.Seq = after
 			c.events = append(c.events, e)
 			c.bytes += len(e.Data)
+			t.bytes += len(e.Data)
 			events = events[1:]
 		}
 	}
 }
 
 // open returns a chunk with room, a new one twice the size of the last.
-func (t *Tail) open(term string, want int, opened func(*Chunk)) *Chunk {
+func (t *Tail) open(term string, want int) *chunk {
 	size := firstEvents
 	if n := len(t.chunks); n > 0 {
 		c := t.chunks[n-1]
-		if c.term == term && len(c.events) < cap(c.events) && c.bytes < chunkBytes {
+		if c.term == term && len(c.events) < cap(c.events) && c.bytes < chunkBytes+chunkEvents*Overhead {
 			return c
 		}
 		size = 2 * cap(c.events)
 	}
 	size = min(max(size, want), chunkEvents)
-	c := &Chunk{term: term, events: make([]eventlog.Event, 0, size)}
+	c := &chunk{term: term, events: make([]eventlog.Event, 0, size)}
+	c.bytes = size * Overhead
+	t.bytes += c.bytes
 	t.chunks = append(t.chunks, c)
-	if opened != nil {
-		opened(c)
-	}
 	return c
 }
 
@@ -112,7 +113,7 @@ func Bound(run []eventlog.Event, limit int) []eventlog.Event {
 	return run
 }
 
-func (c *Chunk) last() uint64 { return c.events[len(c.events)-1].Seq }
+func (c *chunk) last() uint64 { return c.events[len(c.events)-1].Seq }
 
 // Cut removes the events up to and including through and hands each to gone.
 // The memory of a payload is free when all of its chunk is gone.
@@ -132,28 +133,16 @@ func (t *Tail) Cut(through uint64, gone func(eventlog.Event)) {
 	}
 }
 
-// Evict removes the oldest chunks up to and including c. It does nothing if c
-// is no longer there.
-func (t *Tail) Evict(c *Chunk) {
-	for n := range t.chunks {
-		if t.chunks[n] == c {
-			for range n + 1 {
-				t.pop()
-			}
-			return
-		}
+// Shrink removes the oldest chunks until the tail takes no more than limit, but
+// never the newest one.
+func (t *Tail) Shrink(limit int) {
+	for t.bytes > limit && len(t.chunks) > 1 {
+		t.pop()
 	}
-}
-
-// Oldest is the first chunk, nil if the tail is empty.
-func (t *Tail) Oldest() *Chunk {
-	if len(t.chunks) == 0 {
-		return nil
-	}
-	return t.chunks[0]
 }
 
 func (t *Tail) pop() {
+	t.bytes -= t.chunks[0].bytes
 	t.chunks[0] = nil
 	t.chunks = t.chunks[1:]
 }

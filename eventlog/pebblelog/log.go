@@ -1,0 +1,183 @@
+package pebblelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/segno-mcp/segno/eventlog"
+)
+
+// Log is an eventlog.Log on disk. All methods may be called from many goroutines.
+type Log struct {
+	dir         string
+	fingerprint string
+	sync        Sync
+	logger      *slog.Logger
+	metrics     Metrics
+
+	disk   *disk
+	lock   *pebble.Lock
+	db     *pebble.DB
+	boot   uint64 // how often the store was opened
+	places places
+	queue  queue
+	syncer syncer
+
+	// Of the committer.
+	owners map[string]*owner
+	fences uint64
+
+	failed atomic.Pointer[error] // why nothing is written any more
+	stuck  atomic.Bool           // pebble cannot even be closed
+	low    atomic.Bool           // no room for new streams
+
+	gate   sync.RWMutex // held by readers, for Close
+	closed bool
+	stop   chan struct{}
+	work   [3]sync.WaitGroup // committer, syncer, the watch over free space
+}
+
+func newLog(dir string, o Options) *Log {
+	l := &Log{
+		dir: dir, fingerprint: o.Fingerprint, sync: o.Sync, logger: o.Logger, metrics: o.Metrics,
+		owners: map[string]*owner{}, stop: make(chan struct{}),
+		places: places{live: map[eventlog.Key]*live{}, watchers: map[eventlog.Key][]chan<- struct{}{}},
+	}
+	if l.logger == nil {
+		l.logger = slog.New(slog.DiscardHandler)
+	}
+	if l.metrics.StoreLatency == nil {
+		l.metrics.StoreLatency = func(time.Duration) {}
+	}
+	if l.metrics.StoreError == nil {
+		l.metrics.StoreError = func(error) {}
+	}
+	l.disk = &disk{FS: o.FS, closing: l.stop, full: l.background, broken: l.fail}
+	if l.disk.FS == nil {
+		l.disk.FS, l.disk.private = vfs.Default, true
+	}
+	l.queue.more = make(chan struct{}, 1)
+	l.syncer = syncer{disk: l.disk, lazy: o.Sync == SyncOS, more: make(chan struct{}, 1)}
+	return l
+}
+
+func (l *Log) start() {
+	l.work[0].Go(l.commit)
+	l.work[1].Go(l.syncer.run)
+	l.work[2].Go(l.watchRoom)
+}
+
+// Close implements eventlog.Closer.
+func (l *Log) Close() error {
+	if l.queue.close() {
+		return eventlog.ErrClosed
+	}
+	close(l.stop) // nobody waits for room any more
+	l.work[0].Wait()
+	l.syncer.close()
+	l.work[1].Wait()
+	l.work[2].Wait()
+	l.gate.Lock()
+	defer l.gate.Unlock()
+	l.closed = true
+	for k := range l.places.watchers {
+		l.places.wake(k)
+	}
+	if l.stuck.Load() {
+		return errors.Join(l.failure(), l.lock.Close())
+	}
+	return errors.Join(l.failure(), l.db.Close(), l.failure(), l.lock.Close())
+}
+
+// enter lets a reader in and keeps Close out until gate is unlocked for reading.
+func (l *Log) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	l.gate.RLock()
+	if l.closed {
+		l.gate.RUnlock()
+		return eventlog.ErrClosed
+	}
+	return nil
+}
+
+// Size implements eventlog.Closer.
+func (l *Log) Size() int64 {
+	l.gate.RLock()
+	defer l.gate.RUnlock()
+	if l.closed {
+		return 0
+	}
+	return int64(l.db.Metrics().DiskSpaceUsage())
+}
+
+// Healthy tells why the store takes nothing at the moment, nil if it does.
+func (l *Log) Healthy() error {
+	if err := l.failure(); err != nil {
+		return err
+	}
+	if l.disk.waiting.Load() > 0 {
+		return errors.New("the disk is full")
+	}
+	return nil
+}
+
+// fail ends all writing. What was acknowledged stays, and can be read.
+func (l *Log) fail(err error) {
+	err = fmt.Errorf("the store failed and takes nothing until a restart: %w", err)
+	if l.failed.CompareAndSwap(nil, &err) {
+		l.logger.Error("store", "error", err, "hint", "look after the disk, then restart")
+		l.metrics.StoreError(err)
+	}
+}
+
+func (l *Log) failure() error {
+	if err := l.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// background takes note of what failed without a caller.
+func (l *Log) background(err error) {
+	l.logger.Warn("store", "error", err)
+	l.metrics.StoreError(err)
+}
+
+// damaged takes note of an error in reading.
+func (l *Log) damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+	l.metrics.StoreError(err)
+	return fmt.Errorf("read store: %w", err)
+}
+
+// reserve is the room that is kept for what runs already: below it, no stream is
+// opened. A small disk keeps a sixteenth of itself.
+const reserve = 128 << 20
+
+// watchRoom looks once a second whether the disk is nearly full.
+func (l *Log) watchRoom() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		usage, err := l.disk.GetDiskUsage(l.dir)
+		if err == nil {
+			l.low.Store(usage.AvailBytes < min(reserve, usage.TotalBytes/16))
+		}
+		select {
+		case <-l.stop:
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,225 @@
+// Package pebblelog keeps streams on disk, in a cockroachdb/pebble store of one
+// process. See disk for what is synced when, block for what an append writes,
+// and commit for the order in which steps become visible.
+package pebblelog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/segno-mcp/segno/eventlog"
+)
+
+// Options say how a store is kept. The zero value is good.
+type Options struct {
+	Sync Sync
+	// Fingerprint names the upstream that the store belongs to. A store of
+	// another one is refused; an empty one opens any.
+	Fingerprint string
+	Logger      *slog.Logger
+	// FS replaces the operating system's files, in tests.
+	FS      vfs.FS
+	Metrics Metrics
+}
+
+// Metrics are called for what is worth counting; nil ones are not.
+type Metrics struct {
+	// StoreLatency gets how long a step took from its call until it counted.
+	StoreLatency func(time.Duration)
+	// StoreError gets each error that is the store's own.
+	StoreError func(error)
+}
+
+// Error is why a store cannot be opened.
+type Error struct {
+	Dir    string
+	Err    error
+	Advice string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("open store %s: %v", e.Dir, e.Err) }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Hint says what can be done.
+func (e *Error) Hint() string { return e.Advice }
+
+// What a caller of Open may want to tell apart, in an *Error.
+var (
+	ErrLocked  = errors.New("another process uses it")
+	ErrForeign = errors.New("it belongs to another upstream")
+	ErrFormat  = errors.New("it has a format that this version does not know")
+	ErrDamaged = errors.New("it is damaged")
+	ErrNoStore = errors.New("the folder is not empty and holds no store")
+)
+
+const (
+	format = 1
+
+	memTable   = 64 << 20
+	blockCache = 16 << 20
+)
+
+// Open opens the store in a folder, which it makes if need be, readable by its
+// owner alone. What the last process wrote is there, up to the last write that
+// its sync policy vouches for; what is damaged elsewhere is refused.
+func Open(dir string, o Options) (*Log, error) {
+	l := newLog(dir, o)
+	if err := l.prepare(); err != nil {
+		return nil, err
+	}
+	lock, err := pebble.LockDirectory(dir, l.disk.FS)
+	if err != nil {
+		if !errors.Is(err, os.ErrPermission) {
+			err = fmt.Errorf("%w: %w", ErrLocked, err)
+		}
+		return nil, l.refuse(err, "stop the other process, or choose another folder with --store")
+	}
+	l.lock = lock
+	if err := l.openPebble(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	if err := l.enterBoot(); err != nil {
+		return nil, errors.Join(err, l.db.Close(), lock.Close())
+	}
+	l.start()
+	return l, nil
+}
+
+func (l *Log) refuse(err error, advice string) error {
+	return &Error{Dir: l.dir, Err: err, Advice: advice}
+}
+
+// prepare makes the folder, or checks that it is one of ours.
+func (l *Log) prepare() error {
+	fs := l.disk.FS
+	if l.disk.private {
+		if err := os.MkdirAll(l.dir, 0o700); err != nil {
+			return l.refuse(err, "choose a folder that can be written with --store")
+		}
+	} else if err := fs.MkdirAll(l.dir, 0o700); err != nil {
+		return l.refuse(err, "")
+	}
+	names, err := fs.List(l.dir)
+	if err != nil {
+		return l.refuse(err, "")
+	}
+	ours, others := false, false
+	for _, name := range names {
+		switch {
+		case name == "LOCK" || strings.HasPrefix(name, "marker."):
+			ours = true
+		case name != "lost+found":
+			others = true
+		}
+	}
+	if others && !ours {
+		return l.refuse(ErrNoStore, "choose an empty folder, or one that does not exist yet")
+	}
+	if l.disk.private {
+		if err := os.Chmod(l.dir, 0o700); err != nil {
+			return l.refuse(err, "")
+		}
+	}
+	return nil
+}
+
+func (l *Log) openPebble() (err error) {
+	const advice = "move the folder away or empty it with `segno purge --store`; what it holds cannot be resumed"
+	defer func() {
+		if p := recover(); p != nil {
+			err = l.refuse(fmt.Errorf("%w: %v", ErrDamaged, p), advice)
+		}
+	}()
+	o := l.pebbleOptions()
+	defer o.Cache.Unref()
+	l.db, err = pebble.Open(l.dir, o)
+	switch {
+	case err == nil:
+		return nil
+	case isFull(err) || errors.Is(err, os.ErrPermission):
+		return l.refuse(err, "")
+	case strings.Contains(err.Error(), "format major version"):
+		return l.refuse(fmt.Errorf("%w: %w", ErrFormat, err), "use the version of segno that wrote it")
+	}
+	return l.refuse(fmt.Errorf("%w: %w", ErrDamaged, err), advice)
+}
+
+func (l *Log) pebbleOptions() *pebble.Options {
+	o := &pebble.Options{
+		FS:   l.disk,
+		Lock: l.lock,
+		// The formats after this one write into the log how much of it is
+		// synced, as pebble believes; after a power cut such a log would count
+		// as damaged.
+		FormatMajorVersion:          pebble.FormatColumnarBlocks,
+		MemTableSize:                memTable,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       1000,
+		LBaseMaxBytes:               256 << 20,
+		Cache:                       pebble.NewCache(blockCache),
+		Logger:                      pebbleLogger{l},
+		EventListener: &pebble.EventListener{
+			BackgroundError: l.background,
+			DataCorruption:  func(i pebble.DataCorruptionInfo) { l.background(fmt.Errorf("%s: %w", i.Path, i.Details)) },
+		},
+	}
+	return o
+}
+
+// enterBoot checks whose store this is and counts the opening.
+func (l *Log) enterBoot() error {
+	key := []byte{spaceStore}
+	head, err := l.get(key)
+	if err != nil {
+		return l.refuse(err, "")
+	}
+	if head == nil {
+		head = append([]byte{format}, make([]byte, 8)...)
+	}
+	if head[0] != format || len(head) < 9 {
+		return l.refuse(ErrFormat, "use the version of segno that wrote it, or another folder")
+	}
+	owner := string(head[9:])
+	if owner != "" && l.fingerprint != "" && owner != l.fingerprint {
+		return l.refuse(ErrForeign, "choose another folder with --store; a store belongs to one upstream")
+	}
+	if owner == "" {
+		owner = l.fingerprint
+	}
+	l.boot = binary.BigEndian.Uint64(head[1:]) + 1
+	head = binary.BigEndian.AppendUint64([]byte{format}, l.boot)
+	if err := l.db.Set(key, append(head, owner...), pebble.Sync); err != nil {
+		return l.refuse(err, "")
+	}
+	// Really, as fences must rise whatever becomes of this machine.
+	if err := errors.Join(l.disk.syncWAL(), l.failure()); err != nil {
+		return l.refuse(err, "")
+	}
+	return nil
+}
+
+// pebbleLogger takes what pebble has to say. pebble calls Fatalf where it sees no
+// way on and expects the process to end; here writing ends, reading goes on.
+type pebbleLogger struct{ l *Log }
+
+func (p pebbleLogger) Infof(format string, args ...any) {}
+
+func (p pebbleLogger) Errorf(format string, args ...any) {
+	p.l.logger.Error("store", "error", fmt.Sprintf(format, args...))
+}
+
+func (p pebbleLogger) Fatalf(format string, args ...any) {
+	p.l.fail(fmt.Errorf(format, args...))
+}
+
+var _ eventlog.Log = (*Log)(nil)
