@@ -29,6 +29,9 @@ const (
 	lineMax    = 64 << 20
 )
 
+// lineBatch bounds what Next returns, and so what it keeps for the next time.
+const lineBatch = 1024
+
 // Lines reads messages that come one a line (MCP, Transports, stdio). Lines end
 // with LF; a CR before it is white space. Nothing else ends a line, U+2028 as
 // little as a lone CR. Empty lines are skipped, arrays are split into their
@@ -65,10 +68,10 @@ func NewLines(r io.Reader, opt LineOptions) *Lines {
 	return &Lines{from: r, opt: opt, buf: make([]byte, lineBuffer)}
 }
 
-// Next waits for messages and returns all that have arrived, at least one. They
-// are valid until the next call. At the end it returns the reader's error,
-// io.EOF included. A read that ended by its deadline is no end: the error is
-// os.ErrDeadlineExceeded, and Next can be called again.
+// Next waits for messages and returns all that have arrived, at least one and
+// up to a batch. They are valid until the next call. At the end it returns the
+// reader's error, io.EOF included. A read that ended by its deadline is no end:
+// the error is os.ErrDeadlineExceeded, and Next can be called again.
 func (l *Lines) Next() ([]Message, error) {
 	clear(l.out)
 	l.out = l.out[:0]
@@ -76,6 +79,10 @@ func (l *Lines) Next() ([]Message, error) {
 		l.split()
 		if len(l.out) > 0 {
 			return l.out, nil
+		}
+		if l.err == io.EOF && (l.r < l.w || l.long != nil) {
+			l.last()
+			continue
 		}
 		if l.err != nil {
 			return nil, l.finish()
@@ -87,11 +94,8 @@ func (l *Lines) Next() ([]Message, error) {
 			return nil, err
 		}
 		l.err = err
-		if err != nil && !errors.Is(err, io.EOF) {
+		if err != nil && err != io.EOF {
 			l.err = fmt.Errorf("reading messages: %w", err)
-		}
-		if err == io.EOF {
-			l.last()
 		}
 	}
 }
@@ -106,19 +110,16 @@ func (l *Lines) finish() error {
 	return l.err
 }
 
-// last ends a last line that has no LF, if it is whole.
+// last takes what is left behind the last LF as a line.
 func (l *Lines) last() {
-	l.split()
 	rest := l.buf[l.r:l.w]
 	l.r, l.seen = l.w, l.w
-	if l.long != nil || len(rest) > 0 {
-		l.complete(rest)
-	}
+	l.complete(rest)
 }
 
-// split hands out every complete line of the buffer.
+// split hands out the complete lines of the buffer, up to a batch.
 func (l *Lines) split() {
-	for {
+	for len(l.out) < lineBatch {
 		n := bytes.IndexByte(l.buf[l.seen:l.w], '\n')
 		if n < 0 {
 			l.seen = l.w

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -56,6 +57,31 @@ func TestLines(t *testing.T) {
 func TestLinesTakesAWholeLastLine(t *testing.T) {
 	checkLines(t, one+"\n"+two, LineOptions{}, []string{one, two}, []string{})
 	checkLines(t, one+"\n"+two[:20], LineOptions{}, []string{one}, []string{two[:20]})
+}
+
+func TestLinesReturnsManyMessagesInBatches(t *testing.T) {
+	const many = 3*lineBatch + 1
+	text := strings.Repeat(two+"\n", many-1) + two
+	l := NewLines(strings.NewReader(text), LineOptions{})
+	got := 0
+	for {
+		batch, err := l.Next()
+		if err != nil {
+			break
+		}
+		if len(batch) > lineBatch {
+			t.Fatalf("a batch of %d", len(batch))
+		}
+		for _, m := range batch {
+			if string(m.Raw) != two {
+				t.Fatalf("got %s", m.Raw)
+			}
+		}
+		got += len(batch)
+	}
+	if got != many {
+		t.Errorf("%d messages of %d", got, many)
+	}
 }
 
 func TestLinesReportsTheReadersError(t *testing.T) {
@@ -217,5 +243,36 @@ func BenchmarkLines(b *testing.B) {
 		if n != 10000 {
 			b.Fatal(fmt.Sprint(n, " messages"))
 		}
+	}
+}
+
+// late gives a piece, then the error of a deadline, and so on.
+type late struct{ pieces []string }
+
+func (r *late) Read(p []byte) (int, error) {
+	if len(r.pieces) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.pieces[0])
+	r.pieces = r.pieces[1:]
+	if n == 0 {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return n, nil
+}
+
+func TestLinesGoesOnAfterADeadline(t *testing.T) {
+	l := NewLines(&late{[]string{two[:5], "", two[5:] + "\n", ""}}, LineOptions{})
+	if _, err := l.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if msgs, err := l.Next(); err != nil || string(msgs[0].Raw) != two {
+		t.Fatal(msgs, err)
+	}
+	if _, err := l.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if _, err := l.Next(); err != io.EOF {
+		t.Fatal(err)
 	}
 }
