@@ -2,6 +2,7 @@ package pebblelog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -207,5 +208,5 @@ func (l *Log) apply(b *pebble.Batch) (err error) {
 		return err
 	}
 	b.Reset()
-	return l.failure()
+	return errors.Join(l.settle(), l.failure())
 }

@@ -1,6 +1,7 @@
 package pebblelog
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -34,7 +35,7 @@ func (l *Log) Drop(ctx context.Context, k eventlog.Key, fence uint64, note []byt
 			return err
 		}
 		prefix := streamPrefix(k)
-		if err := g.batch.DeleteRange(prefix, after(prefix), nil); err != nil {
+		if err := l.erase(g.batch, prefix, after(prefix)); err != nil {
 			return err
 		}
 		if note != nil {
@@ -126,7 +127,7 @@ func (l *Log) DropSession(ctx context.Context, session string, fence uint64) err
 			return err
 		}
 		all := sessionPrefix(session)
-		if err := g.batch.DeleteRange(all, after(all), nil); err != nil {
+		if err := l.erase(g.batch, all, after(all)); err != nil {
 			return err
 		}
 		delete(l.owners, session)
@@ -134,6 +135,46 @@ func (l *Log) DropSession(ctx context.Context, session string, fence uint64) err
 		return nil
 	}
 	return l.do(ctx, o)
+}
+
+// Each range delete in the memtable makes every new iterator slower, so a few
+// keys are deleted one by one, and a memtable with many range deletes is flushed.
+const (
+	fewKeys    = 100
+	manyRanges = 256
+)
+
+// erase deletes all keys from lower up to upper.
+func (l *Log) erase(b *pebble.Batch, lower, upper []byte) error {
+	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	var keys [][]byte
+	for ok := it.First(); ok; ok = it.Next() {
+		if len(keys) == fewKeys {
+			l.ranges++
+			return b.DeleteRange(lower, upper, nil)
+		}
+		keys = append(keys, bytes.Clone(it.Key()))
+	}
+	for _, key := range keys {
+		if err := b.Delete(key, nil); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// settle flushes pebble's memtable if it has too many range deletes.
+func (l *Log) settle() error {
+	if l.ranges < manyRanges {
+		return nil
+	}
+	l.ranges = 0
+	_, err := l.db.AsyncFlush()
+	return err
 }
 
 // dropSession removes the streams of a session, watched ones too.

@@ -33,6 +33,7 @@ type Log struct {
 	// Of the committer.
 	owners map[string]*owner
 	fences uint64
+	ranges int // range deletes since the last flush
 
 	failed atomic.Pointer[error] // why nothing is written any more
 	stuck  atomic.Bool           // pebble cannot even be closed

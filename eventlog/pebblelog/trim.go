@@ -32,7 +32,7 @@ func (l *Log) Trim(ctx context.Context, k eventlog.Key, fence, through uint64, k
 			st = lv.ahead
 		}
 		// The newest event stays: the newest one that readers know of.
-		t := &trim{k: k, db: l.db, batch: g.batch, st: &st, through: min(through, seen.top-1), keep: keep}
+		t := &trim{k: k, log: l, batch: g.batch, st: &st, through: min(through, seen.top-1), keep: keep}
 		if err := t.run(); err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (l *Log) trimmed(lv *live, to *state, through uint64) {
 // trim is one trim that is under way.
 type trim struct {
 	k       eventlog.Key
-	db      pebble.Reader
+	log     *Log
 	batch   *pebble.Batch
 	st      *state
 	through uint64 // less than the top: the newest event stays
@@ -143,12 +143,12 @@ func (t *trim) erase(to uint64, bytes int64, all bool) error {
 	}
 	from := st.erasedTo // not 0: ranges that overlap make pebble split them
 	st.erasedTo, st.erasedBytes = to, bytes
-	return t.batch.DeleteRange(blockKey(t.k, loose, from), blockKey(t.k, loose, to), nil)
+	return t.log.erase(t.batch, blockKey(t.k, loose, from), blockKey(t.k, loose, to))
 }
 
 func (t *trim) iter(space byte) (*pebble.Iterator, error) {
 	lower := streamKey(t.k, space)
-	return t.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(lower)})
+	return t.log.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: after(lower)})
 }
 
 // rewrite goes through all blocks of a space up to the place.
