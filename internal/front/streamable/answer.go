@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -153,17 +154,18 @@ func (x *exchange) json(status int, body []byte) bool {
 // takes 4 KiB a second is slow, not dead.
 const piece = 128 << 10
 
-// send writes and flushes, with a deadline for each piece.
+// send writes and flushes, with a deadline for each piece. That both work was
+// checked before; only the error that says they do not goes out without.
 func (x *exchange) send(b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), piece)
-		if err := x.rc.SetWriteDeadline(time.Now().Add(x.f.o.WriteTimeout)); err != nil {
+		if err := x.rc.SetWriteDeadline(time.Now().Add(x.f.o.WriteTimeout)); unless(err, http.ErrNotSupported) {
 			return err
 		}
 		if _, err := x.w.Write(b[:n]); err != nil {
 			return err
 		}
-		if err := x.rc.Flush(); err != nil {
+		if err := x.rc.Flush(); unless(err, http.ErrNotSupported) {
 			return err
 		}
 		b = b[n:]
@@ -174,6 +176,8 @@ func (x *exchange) send(b []byte) error {
 	}
 	return nil
 }
+
+func unless(err, but error) bool { return err != nil && !errors.Is(err, but) }
 
 // isInitError tells whether an initialize was answered by an error.
 func isInitError(events []eventlog.Event) bool {

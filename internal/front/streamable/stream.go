@@ -21,6 +21,8 @@ type view struct {
 	pace  pace
 	seat  *seat
 	timer *time.Timer
+	// handed: the session knows that the client holds an id of the stream.
+	handed bool
 
 	began         time.Time
 	first, last   uint64 // seqs written
@@ -125,6 +127,7 @@ func (v *view) write(greeting []byte, d *session.Delivery, now time.Time) error 
 	if greeting == nil && !beat && d.Notice == nil && len(d.Events) == 0 {
 		return nil
 	}
+	v.handsOut(len(d.Events) > 0 || d.NoticeID != "")
 	p := v.x.f.page()
 	defer v.x.f.giveBack(p)
 	p.b = append(p.b, greeting...)
@@ -146,6 +149,15 @@ func (v *view) write(greeting []byte, d *session.Delivery, now time.Time) error 
 	}
 	v.sent(d)
 	return nil
+}
+
+// handsOut notes that ids are about to leave, before they do: a write that
+// fails may have brought them to the client all the same.
+func (v *view) handsOut(ids bool) {
+	if !v.handed && (ids || v.pace.hasID) {
+		v.rd.Sent(0, true)
+		v.handed, v.pace.hasID = true, true
+	}
 }
 
 // encode takes the events into the page, and sends those that are too large to
@@ -180,7 +192,6 @@ func (v *view) send(p *page) error {
 // sent notes what the connection took.
 func (v *view) sent(d *session.Delivery) {
 	n := len(d.Events)
-	v.pace.hasID = v.pace.hasID || n > 0 || d.NoticeID != ""
 	if n == 0 {
 		return
 	}
