@@ -60,6 +60,7 @@ var layers = map[string][]string{
 	"internal/admin":     {"eventlog", "internal/session", "internal/telemetry", "internal/wire"},
 	"internal/check":     {"eventlog", "internal/sse", "internal/wire"},
 	"internal/example":   {},
+	"internal/demo":      {"internal/example", "internal/sse"},
 
 	"internal/memnet":  {},
 	"internal/fakemcp": {"internal/memnet", "internal/wire"},
