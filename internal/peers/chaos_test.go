@@ -38,25 +38,19 @@ func TestChaos(t *testing.T) {
 	clients := kinds(t)
 	for _, version := range revisions {
 		t.Run(version, func(t *testing.T) {
-			l := ledger(t.TempDir())
-			quick := serve(t, []string{"--retry", "300ms"}, l.command(t, version)...)
-			usual := serve(t, nil, l.command(t, version)...)
-			// The group ends when its parallel cells have ended.
-			t.Run("cells", func(t *testing.T) {
-				for _, k := range clients {
-					for _, c := range storms {
-						s := quick
-						if c.slow {
-							s = usual
-						}
-						t.Run(k.name+"/"+c.name+"/progress", func(t *testing.T) { t.Parallel(); withProgress(t, k, c, s.url, l) })
-						t.Run(k.name+"/"+c.name+"/quiet", func(t *testing.T) { t.Parallel(); quietly(t, k, c, s.url, l) })
+			t.Parallel()
+			quick, quickRuns := behind(t, version, "--retry", "300ms")
+			usual, usualRuns := behind(t, version)
+			for _, k := range clients {
+				for _, c := range storms {
+					s, l := quick, quickRuns
+					if c.slow {
+						s, l = usual, usualRuns
 					}
+					t.Run(k.name+"/"+c.name+"/progress", func(t *testing.T) { t.Parallel(); withProgress(t, k, c, s.url, l) })
+					t.Run(k.name+"/"+c.name+"/quiet", func(t *testing.T) { t.Parallel(); quietly(t, k, c, s.url, l) })
 				}
-			})
-			quick.close()
-			usual.close()
-			gone(t, l.pids(t))
+			}
 		})
 	}
 }

@@ -23,8 +23,7 @@ func TestKilledInMidCall(t *testing.T) {
 }
 
 func killed(t *testing.T, k kind) {
-	l := ledger(t.TempDir())
-	s := serve(t, nil, l.command(t, "2025-11-25")...)
+	s, l := behind(t, "2025-11-25")
 	client := k.open(t, s.url)
 	defer client.close()
 	ctx := within(t, 60*time.Second)
@@ -53,16 +52,12 @@ func killed(t *testing.T, k kind) {
 	}
 	ranOnce(t, l, "lost")
 	ranOnce(t, l, "after")
-	client.close()
-	s.close()
-	gone(t, l.pids(t))
 }
 
 // killedRaw sees the wire: the events before the kill come again on a resume,
 // then the one outcome; the same from any cursor, and never a second one.
 func killedRaw(t *testing.T) {
-	l := ledger(t.TempDir())
-	s := serve(t, nil, l.command(t, "2025-11-25")...)
+	s, l := behind(t, "2025-11-25")
 	ctx := within(t, 60*time.Second)
 	r := hello(t, ctx, s.url, "2025-11-25")
 	answer := r.post(ctx, `{"jsonrpc":"2.0","id":"c-1","method":"tools/call","params":{"name":"count","arguments":{"tag":"lost","n":100000,"pace_ms":50},"_meta":{"progressToken":"p-1"}}}`)
@@ -112,8 +107,6 @@ func killedRaw(t *testing.T) {
 		t.Errorf("the session does not go on: %+v", found)
 	}
 	ranOnce(t, l, "lost")
-	s.close()
-	gone(t, l.pids(t))
 }
 
 // honest checks that there is one outcome, for the call, and that it is the

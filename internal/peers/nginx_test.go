@@ -106,8 +106,7 @@ func (n *nginx) url() string { return "http://" + n.listen + "/mcp" }
 // chunks anyway.
 func TestField30_EventsPassNginxOneByOne(t *testing.T) {
 	need(t, "npm", "nginx")
-	l := ledger(t.TempDir())
-	s := serve(t, nil, l.command(t, "2025-11-25")...)
+	s, l := behind(t, "2025-11-25")
 	host := strings.TrimSuffix(strings.TrimPrefix(s.url, "http://"), "/mcp")
 	n := startNginx(t, host)
 	for _, k := range kinds(t) {
@@ -225,8 +224,7 @@ func resumedOneByOne(t *testing.T, url string) {
 // can resume see every event once.
 func TestNginxRestarts(t *testing.T) {
 	need(t, "npm", "nginx")
-	l := ledger(t.TempDir())
-	s := serve(t, nil, l.command(t, "2025-11-25")...)
+	s, l := behind(t, "2025-11-25")
 	host := strings.TrimSuffix(strings.TrimPrefix(s.url, "http://"), "/mcp")
 	n := startNginx(t, host)
 	var calls sync.WaitGroup

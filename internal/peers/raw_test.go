@@ -39,6 +39,12 @@ type rpc struct {
 	Params struct {
 		Progress int    `json:"progress"`
 		Message  string `json:"message"`
+		Logger   string `json:"logger"`
+		Data     struct {
+			Gap struct {
+				Lost int `json:"lost"`
+			} `json:"gap"`
+		} `json:"data"`
 	} `json:"params"`
 }
 
@@ -151,4 +157,36 @@ func (r *raw) outcomes(answer *http.Response) (found []rpc) {
 		}
 	}
 	return found
+}
+
+// toldAll resumes a stream from the place before its first event: the progress
+// that comes and what the gap notices call lost are n together, and a notice
+// comes before what follows the gap.
+func toldAll(t *testing.T, r *raw, ctx context.Context, id string, n int) {
+	t.Helper()
+	resumed := r.resume(ctx, id)
+	defer resumed.Body.Close()
+	came, lost, last := 0, 0, 0
+	for e, err := range events(resumed.Body) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.data == "" {
+			continue
+		}
+		m := e.rpc(t)
+		switch {
+		case m.Method == "notifications/message" && m.Params.Logger == "segno":
+			lost += m.Params.Data.Gap.Lost
+			last += m.Params.Data.Gap.Lost
+		case m.Method == "notifications/progress":
+			if came++; m.Params.Progress != last+1 {
+				t.Errorf("step %d after %d without a notice", m.Params.Progress, last)
+			}
+			last = m.Params.Progress
+		}
+	}
+	if lost == 0 || came+lost != n {
+		t.Errorf("%d steps came, %d were told as lost: want %d together", came, lost, n)
+	}
 }

@@ -58,6 +58,15 @@ func serve(t *testing.T, flags []string, command ...string) *segno {
 	return s
 }
 
+// behind starts Segno before a scripted server of a revision. When the test ends
+// none of its processes may be left.
+func behind(t *testing.T, version string, flags ...string) (*segno, ledger) {
+	t.Helper()
+	l := ledger(t.TempDir())
+	t.Cleanup(func() { gone(t, l.pids(t)) })
+	return serve(t, flags, l.command(t, version)...), l
+}
+
 var mcpURL = regexp.MustCompile(`http://[^\s"',]+/mcp\b`)
 
 func (s *segno) start(listen string) {
