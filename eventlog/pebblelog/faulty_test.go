@@ -1,0 +1,101 @@
+package pebblelog_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// faultyFS is a file system that can be full, whose log syncs can be held or can
+// fail, and that counts them.
+type faultyFS struct {
+	vfs.FS
+	full     atomic.Bool
+	broken   atomic.Bool
+	free     atomic.Uint64
+	syncs    atomic.Int64
+	refused  chan struct{} // gets a value when a write finds no room
+	entered  chan struct{} // gets a value when a sync is held
+	mu       sync.Mutex
+	released chan struct{} // not nil: syncs wait for its close
+}
+
+func newFaultyFS(fs vfs.FS) *faultyFS {
+	return &faultyFS{FS: fs, refused: make(chan struct{}, 1), entered: make(chan struct{}, 1)}
+}
+
+// hold makes log syncs wait until release is called.
+func (f *faultyFS) hold() (release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ch := make(chan struct{})
+	f.released = ch
+	return sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.released = nil
+		close(ch)
+	})
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+func (f *faultyFS) Create(name string, cat vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.Create(name, cat)
+	return &faultyFile{File: file, fs: f, log: cat == "pebble-wal"}, err
+}
+
+func (f *faultyFS) ReuseForWrite(oldname, newname string, cat vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.FS.ReuseForWrite(oldname, newname, cat)
+	return &faultyFile{File: file, fs: f, log: cat == "pebble-wal"}, err
+}
+
+func (f *faultyFS) GetDiskUsage(path string) (vfs.DiskUsage, error) {
+	if free := f.free.Load(); free > 0 {
+		return vfs.DiskUsage{AvailBytes: free, TotalBytes: 100 << 30}, nil
+	}
+	return vfs.DiskUsage{}, errors.New("not known")
+}
+
+type faultyFile struct {
+	vfs.File
+	fs  *faultyFS
+	log bool
+}
+
+func (f *faultyFile) Write(p []byte) (int, error) {
+	if f.fs.full.Load() {
+		n, _ := f.File.Write(p[:len(p)/2]) // a full disk takes a part
+		signal(f.fs.refused)
+		return n, syscall.ENOSPC
+	}
+	return f.File.Write(p)
+}
+
+func (f *faultyFile) Sync() error { return f.SyncData() }
+
+func (f *faultyFile) SyncData() error {
+	if !f.log {
+		return f.File.SyncData()
+	}
+	f.fs.syncs.Add(1)
+	f.fs.mu.Lock()
+	released := f.fs.released
+	f.fs.mu.Unlock()
+	if released != nil {
+		signal(f.fs.entered)
+		<-released
+	}
+	if f.fs.broken.Load() {
+		return syscall.EIO
+	}
+	return f.File.SyncData()
+}
