@@ -164,7 +164,9 @@ func TestSyncPolicies(t *testing.T) {
 			release := fs.hold()
 			defer release()
 			done := make(chan error, 1)
-			go func() { done <- l.Append(context.Background(), step(c, stream("call"), 0, tc.durable, eventlog.Opening)) }()
+			go func() {
+				done <- l.Append(context.Background(), step(c, stream("call"), 0, tc.durable, eventlog.Opening))
+			}()
 			if tc.waits {
 				<-fs.entered
 				if len(done) > 0 {

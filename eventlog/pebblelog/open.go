@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -84,7 +85,13 @@ func Open(dir string, o Options) (*Log, error) {
 		return nil, l.refuse(err, "stop the other process, or choose another folder with --store")
 	}
 	l.lock = lock
-	if err := l.openPebble(); err != nil {
+	if l.disk.private {
+		err = os.Chmod(filepath.Join(dir, "LOCK"), 0o600)
+	}
+	if err == nil {
+		err = l.openPebble()
+	}
+	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	if err := l.enterBoot(); err != nil {
@@ -147,7 +154,7 @@ func (l *Log) openPebble() (err error) {
 		return nil
 	case isFull(err) || errors.Is(err, os.ErrPermission):
 		return l.refuse(err, "")
-	case strings.Contains(err.Error(), "format major version"):
+	case strings.Contains(err.Error(), "unknown format major version"):
 		return l.refuse(fmt.Errorf("%w: %w", ErrFormat, err), "use the version of segno that wrote it")
 	}
 	return l.refuse(fmt.Errorf("%w: %w", ErrDamaged, err), advice)
