@@ -225,3 +225,11 @@ func (x *exchange) policy() session.Policy {
 	}
 	return x.f.o.OnGap
 }
+
+// Close ends every stream that is still open and waits until all are, at most
+// until ctx ends.
+func (f *Front) Close(ctx context.Context) error {
+	f.Refuse()
+	f.seats.endAll()
+	return f.Empty(ctx)
+}

@@ -15,6 +15,7 @@ type seats struct {
 	open     int
 	waiting  int
 	max, one int           // in all, and of one principal
+	closed   bool          // nothing is to stay open
 	changed  chan struct{} // closed at the next change; nil if nobody waits for one
 }
 
@@ -23,7 +24,8 @@ type seat struct {
 	principal string
 	at        atomic.Int64 // when it last had an event, Unix nanoseconds
 	end       chan struct{}
-	told      bool // end is closed; guarded by seats.mu
+	why       string // set before end is closed
+	told      bool   // end is closed; guarded by seats.mu
 }
 
 // active notes that an event went out.
@@ -43,7 +45,10 @@ func (s *seats) take(principal string) *seat {
 	defer s.mu.Unlock()
 	others := s.of[principal]
 	if s.open >= s.max || len(others) >= s.one {
-		longestIdle(others).tell()
+		longestIdle(others).tell(whyLimit)
+	}
+	if s.closed {
+		mine.tell(whyDrained)
 	}
 	if others == nil {
 		others = map[*seat]struct{}{}
@@ -64,9 +69,9 @@ func longestIdle(of map[*seat]struct{}) (found *seat) {
 	return found
 }
 
-func (s *seat) tell() {
-	if s != nil {
-		s.told = true
+func (s *seat) tell(why string) {
+	if s != nil && !s.told {
+		s.told, s.why = true, why
 		close(s.end)
 	}
 }
@@ -123,6 +128,18 @@ func (s *seats) settled(ctx context.Context, count func(*seats) int) error {
 		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// endAll tells every stream to end, and those still to come.
+func (s *seats) endAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, of := range s.of {
+		for one := range of {
+			one.tell(whyDrained)
 		}
 	}
 }

@@ -215,7 +215,7 @@ func (v *view) over(now time.Time) string {
 	}
 	select {
 	case <-v.seat.end:
-		return whyLimit
+		return v.seat.why
 	case <-v.x.who.Revoked:
 		return whyRevoked
 	default:
