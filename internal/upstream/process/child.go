@@ -39,6 +39,9 @@ type child struct {
 	why      atomic.Pointer[string] // what asked for it; nil: Close
 	how      atomic.Value           // Exit
 
+	reaping sync.Mutex
+	reaped  bool // the group's number may belong to others
+
 	exited chan struct{} // the process has exited
 	gone   chan struct{} // and all is collected: end holds
 	end    *wire.Gone

@@ -11,7 +11,7 @@ import (
 // stop begins to end the child, once; why is empty if it was asked for.
 func (k *child) stop(why string, patience time.Duration) {
 	k.stopping.Do(func() {
-		if why != "" {
+		if why != "" && !k.exits(0) {
 			k.why.Store(&why)
 		}
 		close(k.stopped)
@@ -22,6 +22,9 @@ func (k *child) stop(why string, patience time.Duration) {
 // escalate goes from polite to certain. The group gets the signals, also when
 // its leader is gone: supervise reaps it only after the group was killed.
 func (k *child) escalate(patience time.Duration) {
+	if k.exits(0) {
+		return
+	}
 	k.how.CompareAndSwap(ExitSelf, ExitInput)
 	if patience > 0 {
 		k.in.finish()
@@ -32,15 +35,41 @@ func (k *child) escalate(patience time.Duration) {
 		return
 	}
 	k.how.Store(ExitTerm)
-	k.group.term()
+	k.signal(k.group.term)
 	if k.exits(k.opt.TermWait) {
 		return
 	}
 	k.how.Store(ExitKill)
+	k.signal(k.group.kill)
+}
+
+// signal reaches the group only while its number is its own.
+func (k *child) signal(send func()) {
+	k.reaping.Lock()
+	defer k.reaping.Unlock()
+	if !k.reaped {
+		send()
+	}
+}
+
+// reap kills what is left of the group and gives its number up.
+func (k *child) reap() (*os.ProcessState, error) {
+	k.reaping.Lock()
+	defer k.reaping.Unlock()
 	k.group.kill()
+	k.reaped = true
+	return k.cmd.Process.Wait()
 }
 
 func (k *child) exits(within time.Duration) bool {
+	if within == 0 {
+		select {
+		case <-k.exited:
+			return true
+		default:
+			return false
+		}
+	}
 	t := time.NewTimer(within)
 	defer t.Stop()
 	select {
@@ -62,8 +91,7 @@ func (k *child) supervise() {
 		k.group.term()
 		k.out.drain(min(wait, k.opt.TermWait))
 	}
-	k.group.kill()
-	state, err := k.cmd.Process.Wait()
+	state, err := k.reap()
 	k.collect()
 	k.group.release()
 	k.note.forget()
