@@ -17,25 +17,23 @@ func (x *exchange) answer(s *session.Session, c *session.Call, want forms, now b
 	if c.Answer != nil {
 		return x.direct(c.Answer, want)
 	}
-	defer x.f.seats.wait()()
-	rd := s.AttachCall(c, x.policy())
-	defer rd.Close()
+	v := x.read(s, s.AttachCall(c, x.policy()), "post")
+	v.waits()
 	if !want.sse {
-		return x.whole(rd)
+		return x.whole(v.rd)
 	}
-	var first session.Delivery
 	if want.json && !now && x.f.o.JSONWithin > 0 {
-		d, alone, err := x.early(rd)
+		first, alone, err := x.early(v.rd)
 		if err != nil {
 			return err
 		}
 		if alone {
-			return x.outcome(rd, d.Events)
+			return x.outcome(v.rd, first.Events)
 		}
-		first = d
+		v.first = &first
 	}
-	v := x.view(s, rd, "post")
-	return v.serve(first, "")
+	x.flows = true
+	return nil
 }
 
 // direct gives an answer that Segno gave by itself and that is in no stream.
@@ -142,7 +140,7 @@ func (x *exchange) json(status int, body []byte) bool {
 	x.wrote = true
 	x.w.WriteHeader(status)
 	if err := x.send(body); err != nil {
-		x.log.Info("an answer did not get through", "error", err)
+		x.log().Info("an answer did not get through", "error", err)
 		return false
 	}
 	x.f.meter.Add(session.MessagesOut, "client", 1)

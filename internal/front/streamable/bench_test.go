@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,7 +50,8 @@ func BenchmarkEncode(b *testing.B) {
 }
 
 func TestEncodingCostsNoMemory(t *testing.T) {
-	ids, e := fixedIDs{"AAAAAAAAAAAAAAAAAAAAAA"}, &eventlog.Event{Data: note(200)}
+	var ids places = fixedIDs{"AAAAAAAAAAAAAAAAAAAAAA"}
+	e := &eventlog.Event{Data: note(200)}
 	p := &page{b: make([]byte, 0, 1<<10)}
 	if n := testing.AllocsPerRun(100, func() {
 		e.Seq++
@@ -252,24 +254,40 @@ func TestIdleConnectionsAreSmall(t *testing.T) {
 	if err != nil {
 		t.Skip("measured when SEGNO_IDLE says how many connections")
 	}
-	r := newReal(t, session.Limits{})
+	r := newReal(t, session.Limits{Sessions: 2 * count, SessionsPerPrincipal: 2 * count, Children: 2 * count, ChildrenPerPrincipal: 2 * count})
 	r.buffer = 16
+	calls := os.Getenv("SEGNO_IDLE_OF") == "calls"
 	id, c := r.open(t)
+	ids := []string{id}
+	for range count {
+		if !calls {
+			id, _ := r.open(t)
+			ids = append(ids, id)
+		}
+	}
+	var m runtime.MemStats
 	before := resident(t)
+	runtime.ReadMemStats(&m)
+	heap, stacks := m.HeapInuse, m.StackInuse
 	for n := range count {
-		conn, _, _, _ := r.call(t, id, c, n)
+		if calls {
+			conn, _, _, _ := r.call(t, id, c, n)
+			defer conn.Close()
+			continue
+		}
+		conn, read, _ := r.raw(t, "GET", ids[n], "", "")
+		firstEventID(t, read)
 		defer conn.Close()
 	}
-	runtime.GC()
-	runtime.GC()
+	time.Sleep(time.Second) // the last of them have still to settle
+	resident(t)
 	t.Logf("%d connections: %d bytes resident each", count, (resident(t)-before)/count)
-	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	t.Logf("heap %d, stacks %d each", int(m.HeapInuse)/count, int(m.StackInuse)/count)
+	t.Logf("heap %d, stacks %d each", int(m.HeapInuse-heap)/count, int(m.StackInuse-stacks)/count)
 }
 
 func resident(t *testing.T) int {
-	runtime.GC()
+	debug.FreeOSMemory()
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		t.Skip("there is no /proc/self/statm here")

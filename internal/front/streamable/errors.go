@@ -83,15 +83,15 @@ func firstID(a, b []byte) []byte {
 // fail is the one place where an error becomes an answer.
 func (x *exchange) fail(err error) {
 	if errors.Is(err, errGone) || x.r.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		x.log.Debug("the client left before its answer", "why", err)
+		x.log().Debug("the client left before its answer", "why", err)
 		return
 	}
 	p := x.problemOf(err)
 	if p.kind != "" {
 		x.f.meter.Add(session.Errors, p.kind, 1)
-		x.log.Error("a request failed", "error", err, "status", p.status)
+		x.log().Error("a request failed", "error", err, "status", p.status)
 	} else {
-		x.log.Debug("a request was refused", "error", err, "status", p.status)
+		x.log().Debug("a request was refused", "error", err, "status", p.status)
 	}
 	h := x.w.Header()
 	if p.after > 0 && p.status != http.StatusOK {

@@ -113,12 +113,14 @@ type exchange struct {
 	rc    *http.ResponseController
 	r     *http.Request
 	who   Who
-	log   *slog.Logger
-	id    []byte // of the request in the body, once it is read
-	live  bool   // the session was found
-	opens bool   // it opened one
-	batch bool   // it holds an array
-	wrote bool   // the head of the answer is out
+	s     *session.Session // as far as one is known
+	id    []byte           // of the request in the body, once it is read
+	live  bool             // the session was found
+	opens bool             // it opened one
+	batch bool             // it holds an array
+	wrote bool             // the head of the answer is out
+	v     *view            // the stream that is read for the answer
+	flows bool             // the answer is that stream
 }
 
 // ServeHTTP serves the endpoint.
@@ -144,14 +146,41 @@ func (f *Front) ServeAck(w http.ResponseWriter, r *http.Request) {
 
 func (f *Front) serve(w http.ResponseWriter, r *http.Request, do func(*exchange) error) {
 	x := &exchange{f: f, w: w, rc: http.NewResponseController(w), r: r, who: f.o.Who(r)}
-	x.log = f.log.With("principal", x.who.Principal)
 	defer x.recovered()
-	if err := x.able(); err != nil {
-		x.fail(err)
-		return
+	defer x.close()
+	err := x.able()
+	if err == nil {
+		err = do(x)
 	}
-	if err := do(x); err != nil {
+	if err == nil && x.flows {
+		// Here, and not within: a stream may be open for long, and what stands
+		// on the stack below it is held all the time.
+		err = x.v.serve()
+	}
+	if err != nil {
 		x.fail(err)
+	}
+}
+
+// log has the keys of what the request is about. It is made when there is
+// something to say: most requests have nothing, and a stream waits for long.
+func (x *exchange) log() *slog.Logger {
+	l := x.f.log.With("principal", x.who.Principal)
+	if x.s != nil {
+		l = l.With("session", x.s.Public())
+	}
+	if x.id != nil {
+		l = l.With("request", string(x.id))
+	}
+	if x.v != nil {
+		l = l.With("stream", x.v.rd.Stream(), "kind", x.v.kind)
+	}
+	return l
+}
+
+func (x *exchange) close() {
+	if x.v != nil {
+		x.v.close()
 	}
 }
 
@@ -165,7 +194,7 @@ func (x *exchange) recovered() {
 		panic(v)
 	}
 	x.f.meter.Add(session.Errors, "panic", 1)
-	x.log.Error("a request panicked", "panic", v, "stack", string(debug.Stack()))
+	x.log().Error("a request panicked", "panic", v, "stack", string(debug.Stack()))
 	if x.wrote {
 		// Half an answer must not look like a whole one.
 		panic(http.ErrAbortHandler)
@@ -193,7 +222,7 @@ func (x *exchange) able() error {
 }
 
 func (x *exchange) hidden(err error) error {
-	x.log.Error("a handler around this one hides Flush or the deadlines of the ResponseWriter: it must have a method Unwrap", "error", err)
+	x.log().Error("a handler around this one hides Flush or the deadlines of the ResponseWriter: it must have a method Unwrap", "error", err)
 	return &problem{status: http.StatusInternalServerError, code: wire.CodeInternal, id: x.id, kind: "unsupported_writer",
 		message: "the server cannot stream: a handler hides Flush or the write deadline"}
 }
@@ -212,7 +241,7 @@ func (x *exchange) session() (*session.Session, error) {
 		return nil, err
 	}
 	x.live = true
-	x.log = x.log.With("session", s.Public())
+	x.s = s
 	return s, nil
 }
 

@@ -25,9 +25,9 @@ func (x *exchange) get() error {
 	if cursor := x.r.Header.Get("Last-Event-ID"); cursor != "" {
 		return x.resume(s, cursor)
 	}
-	rd := s.AttachOwn(x.policy())
-	defer rd.Close()
-	return x.view(s, rd, "get").serve(session.Delivery{}, "")
+	x.read(s, s.AttachOwn(x.policy()), "get")
+	x.flows = true
+	return nil
 }
 
 func (x *exchange) resume(s *session.Session, cursor string) error {
@@ -35,16 +35,16 @@ func (x *exchange) resume(s *session.Session, cursor string) error {
 	if err != nil {
 		return err
 	}
-	if res.Reader != nil {
-		defer res.Reader.Close()
-	}
 	x.resumed(res)
 	switch {
 	case res.Reader != nil:
-		if res.Reader.Running() {
-			defer x.f.seats.wait()()
+		v := x.read(s, res.Reader, "resume")
+		v.primingID = res.PrimingID
+		if v.rd.Running() {
+			v.waits()
 		}
-		return x.view(s, res.Reader, "resume").serve(session.Delivery{}, res.PrimingID)
+		x.flows = true
+		return nil
 	case res.Notice == nil:
 		// An empty stream would be asked for again at once, for ever.
 		x.w.WriteHeader(http.StatusNoContent)
@@ -64,7 +64,7 @@ func (x *exchange) told(s *session.Session, res *session.Resumption) error {
 	}
 	x.streamHead()
 	if err := x.send(b); err != nil {
-		x.log.Info("an answer did not get through", "error", err)
+		x.log().Info("an answer did not get through", "error", err)
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (x *exchange) told(s *session.Session, res *session.Resumption) error {
 func (x *exchange) single(message []byte) error {
 	x.streamHead()
 	if err := x.send(sse.AppendEvent(nil, "", "", message)); err != nil {
-		x.log.Info("an answer did not get through", "error", err)
+		x.log().Info("an answer did not get through", "error", err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/segno-mcp/segno/internal/quirks"
 	"github.com/segno-mcp/segno/internal/session"
 	"github.com/segno-mcp/segno/internal/sse"
 	"github.com/segno-mcp/segno/internal/wire"
@@ -34,7 +35,8 @@ type pace struct {
 // for: it will treat what it gets by that one, whatever the server answered.
 func (f *Front) paceFor(s *session.Session) pace {
 	p := pace{heartbeat: f.o.Heartbeat, primes: wire.AtLeast(s.Asked(), wire.Rev2025)}
-	if p.primes && retryTaken(s) {
+	name, _, agent := s.Client()
+	if p.primes && !quirks.For(name, agent).Has(quirks.NoRetry) {
 		p.retry = f.o.Retry
 	}
 	return p
@@ -128,6 +130,3 @@ func (p *pace) until(now time.Time) time.Duration {
 	}
 	return next.Sub(now)
 }
-
-// retryTaken tells whether the client takes a retry line.
-func retryTaken(*session.Session) bool { return true }

@@ -105,7 +105,7 @@ func (x *exchange) open(m *wire.Message, want forms) error {
 		return err
 	}
 	x.opens = true
-	x.log = x.log.With("session", s.Public())
+	x.s = s
 	x.w.Header().Set("Mcp-Session-Id", s.ID())
 	return x.answer(s, c, want, false)
 }

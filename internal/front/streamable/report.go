@@ -11,13 +11,13 @@ func (v *view) report(why string) {
 	lived := time.Since(v.began)
 	v.x.f.meter.Observe(session.ConnectionSeconds, why, lived.Seconds())
 	v.x.f.meter.Add(session.BytesOut, "client", float64(v.bytes))
-	v.x.log.Info("connection ended", "why", why, "duration", lived,
-		"events", v.events, "bytes", v.bytes, "first", v.first, "last", v.last)
+	v.x.log().Info("connection ended", "why", why, "duration", lived,
+		"events", v.events, "bytes", v.bytes, "first", v.from, "last", v.last)
 }
 
 // resumed says how a cursor was understood: after it, what is there from first
 // to top, and up to where retention has been.
 func (x *exchange) resumed(res *session.Resumption) {
-	x.log.Info("resume", "result", res.Result, "stream", res.Stream, "after", res.After,
+	x.log().Info("resume", "result", res.Result, "stream", res.Stream, "after", res.After,
 		"first", res.First, "top", res.Top, "evicted", res.Floor, "made_by", res.Instance)
 }

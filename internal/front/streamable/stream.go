@@ -16,6 +16,8 @@ import (
 // view is a stream as one connection sees it. It belongs to one goroutine.
 type view struct {
 	x     *exchange
+	ctx   context.Context
+	line  *line // not nil: the connection is ours, not the server's
 	rd    *session.Reader
 	kind  string // post, get or resume
 	pace  pace
@@ -24,8 +26,14 @@ type view struct {
 	// handed: the session knows that the client holds an id of the stream.
 	handed bool
 
+	leave  func()            // not nil: the connection waits for a running call
+	first  *session.Delivery // read already
+	greets bool              // the first bytes are still to be written
+	// primingID is the id of the first event; empty: a fresh one.
+	primingID string
+
 	began         time.Time
-	first, last   uint64 // seqs written
+	from, last    uint64 // seqs written
 	events, bytes int64
 }
 
@@ -43,28 +51,48 @@ const (
 	whyFailed       = "failed"
 )
 
-func (x *exchange) view(s *session.Session, rd *session.Reader, kind string) *view {
-	x.log = x.log.With("stream", rd.Stream(), "kind", kind)
-	return &view{x: x, rd: rd, kind: kind, pace: x.f.paceFor(s), began: time.Now()}
+// read makes a view of a reader, which is closed with the exchange.
+func (x *exchange) read(s *session.Session, rd *session.Reader, kind string) *view {
+	x.v = &view{x: x, ctx: x.r.Context(), rd: rd, kind: kind, pace: x.f.paceFor(s)}
+	return x.v
 }
 
-// serve writes the stream until it or the connection ends. first is what was
-// read already, primingID the id of the first event, empty for a fresh one.
-func (v *view) serve(first session.Delivery, primingID string) error {
-	if v.pace.primes && primingID == "" {
+// waits notes that the connection waits for a running call.
+func (v *view) waits() { v.leave = v.x.f.seats.wait() }
+
+func (v *view) close() {
+	v.rd.Close()
+	if v.leave != nil {
+		v.leave()
+	}
+	if v.seat != nil {
+		v.x.f.meter.Add(session.ConnectionsOpen, v.kind, -1)
+		v.x.f.seats.leave(v.seat)
+	}
+}
+
+// serve writes the stream until it or the connection ends.
+func (v *view) serve() error {
+	if v.pace.primes && v.primingID == "" {
 		var err error
-		if primingID, err = v.rd.PrimingID(v.x.r.Context()); err != nil {
+		if v.primingID, err = v.rd.PrimingID(v.ctx); err != nil {
 			return err
 		}
 	}
-	v.seat = v.x.f.seats.take(v.x.who.Principal)
-	defer v.x.f.seats.leave(v.seat)
-	v.x.f.meter.Add(session.ConnectionsOpen, v.kind, 1)
-	defer v.x.f.meter.Add(session.ConnectionsOpen, v.kind, -1)
-	v.pace.start(v.began, v.x.f.o.Rotate)
+	v.begin()
 	v.x.streamHead()
-	v.report(v.run(first, primingID))
+	if why := v.run(); why != whyDetached {
+		v.report(why)
+	}
 	return nil
+}
+
+func (v *view) begin() {
+	v.greets = true
+	v.began = time.Now()
+	v.pace.start(v.began, v.x.f.o.Rotate)
+	v.seat = v.x.f.seats.take(v.x.who.Principal)
+	v.x.f.meter.Add(session.ConnectionsOpen, v.kind, 1)
 }
 
 // streamHead writes the head of a stream. What stands between must neither
@@ -75,20 +103,25 @@ func (x *exchange) streamHead() {
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no")
 	h.Set("X-Content-Type-Options", "nosniff")
+	if x.v != nil && x.v.detaches() {
+		h.Set("Connection", "close")
+	}
 	x.wrote = true
 	x.w.WriteHeader(http.StatusOK)
 }
 
 // run is the one loop that writes events, live ones and replayed ones. It
 // returns why it ended.
-func (v *view) run(d session.Delivery, primingID string) string {
-	greeting := v.pace.greet(nil, primingID)
+func (v *view) run() string {
+	d := session.Delivery{}
+	if v.first != nil {
+		d, v.first = *v.first, nil
+	}
 	for {
 		now := time.Now()
-		if err := v.write(greeting, &d, now); err != nil {
+		if err := v.write(&d, now); err != nil {
 			return v.broken(err)
 		}
-		greeting = nil
 		switch {
 		case d.Ended && v.rd.Own():
 			return whySessionEnded
@@ -100,8 +133,13 @@ func (v *view) run(d session.Delivery, primingID string) string {
 		if why := v.over(now); why != "" {
 			return v.farewell(why)
 		}
-		if (d.Wait || d.Spare) && !v.wait(now) {
-			return whyClient
+		if d.Wait || d.Spare {
+			if v.detach() {
+				return whyDetached
+			}
+			if !v.wait(now) {
+				return whyClient
+			}
 		}
 		var err error
 		if d, err = v.next(); err != nil {
@@ -112,7 +150,7 @@ func (v *view) run(d session.Delivery, primingID string) string {
 
 // next reads on. A store that is away for a moment is no reason to end.
 func (v *view) next() (session.Delivery, error) {
-	d, err := v.rd.Next(v.x.r.Context())
+	d, err := v.rd.Next(v.ctx)
 	if errors.Is(err, eventlog.ErrUnavailable) {
 		v.pace.again = true
 		return session.Delivery{Wait: true}, nil
@@ -122,15 +160,18 @@ func (v *view) next() (session.Delivery, error) {
 
 // write sends one burst: a heartbeat if it is time, and what was delivered. It
 // leaves at once, in one piece.
-func (v *view) write(greeting []byte, d *session.Delivery, now time.Time) error {
+func (v *view) write(d *session.Delivery, now time.Time) error {
 	beat := v.pace.beats(now)
-	if greeting == nil && !beat && d.Notice == nil && len(d.Events) == 0 {
+	if !v.greets && !beat && d.Notice == nil && len(d.Events) == 0 {
 		return nil
 	}
-	v.handsOut(len(d.Events) > 0 || d.NoticeID != "")
 	p := v.x.f.page()
 	defer v.x.f.giveBack(p)
-	p.b = append(p.b, greeting...)
+	if v.greets {
+		p.b = v.pace.greet(p.b, v.primingID)
+		v.greets = false
+	}
+	v.handsOut(len(d.Events) > 0 || d.NoticeID != "")
 	if beat {
 		p.b = append(p.b, sse.Heartbeat...)
 	}
@@ -173,20 +214,26 @@ func (v *view) encode(p *page, d *session.Delivery) error {
 		if err := v.send(p); err != nil {
 			return err
 		}
-		if err := v.x.send(e.Data); err != nil {
+		if err := v.out(e.Data); err != nil {
 			return err
 		}
-		v.bytes += int64(len(e.Data))
 		p.b = append(p.b, "\n\n"...)
 	}
 	return nil
 }
 
 func (v *view) send(p *page) error {
-	err := v.x.send(p.b)
-	v.bytes += int64(len(p.b))
+	err := v.out(p.b)
 	p.b = p.b[:0]
 	return err
+}
+
+func (v *view) out(b []byte) error {
+	v.bytes += int64(len(b))
+	if v.line != nil {
+		return v.line.send(v.x.f, b)
+	}
+	return v.x.send(b)
 }
 
 // sent notes what the connection took.
@@ -196,8 +243,8 @@ func (v *view) sent(d *session.Delivery) {
 		return
 	}
 	v.seat.active()
-	if v.first == 0 {
-		v.first = d.Events[0].Seq
+	if v.from == 0 {
+		v.from = d.Events[0].Seq
 	}
 	v.last = d.Events[n-1].Seq
 	v.events += int64(n)
@@ -238,7 +285,7 @@ func (v *view) wait(now time.Time) bool {
 		drain = v.x.f.o.Sessions.Draining()
 	}
 	select {
-	case <-v.x.r.Context().Done():
+	case <-v.ctx.Done():
 		return false
 	case <-v.rd.C():
 	case <-v.timer.C:
@@ -253,7 +300,7 @@ func (v *view) wait(now time.Time) bool {
 // the time it shall stay away.
 func (v *view) farewell(why string) string {
 	if b := v.pace.goodbye(why); len(b) > 0 {
-		if err := v.x.send(b); err != nil {
+		if err := v.out(b); err != nil {
 			return v.broken(err)
 		}
 	}
@@ -263,17 +310,16 @@ func (v *view) farewell(why string) string {
 // broken tells why a connection ended without its own doing.
 func (v *view) broken(err error) string {
 	var slow net.Error
-	ctx := v.x.r.Context()
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
 		v.x.f.meter.Add(session.Errors, "write_timeout", 1)
 		return whyTimeout
 	case errors.Is(err, eventlog.ErrNoSession), errors.Is(err, eventlog.ErrNoStream):
 		return whySessionEnded
-	case ctx.Err() != nil, errors.Is(err, context.Canceled), lost(err):
+	case v.ctx.Err() != nil, errors.Is(err, context.Canceled), lost(err):
 		return whyClient
 	}
 	v.x.f.meter.Add(session.Errors, "stream", 1)
-	v.x.log.Error("a stream could not be written", "error", err)
+	v.x.log().Error("a stream could not be written", "error", err)
 	return whyFailed
 }
