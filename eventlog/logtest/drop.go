@@ -148,7 +148,7 @@ var dueRules = []rule{
 		s.due(5, 10, key("s", 0))
 		s.drop(key("s", 0), "memo")
 		s.due(100, 10, key("s", 2), key("s", 1))
-		s.log.Release("s")
+		s.release()
 		s.ok(s.log.Arm(s.ctx, key("s", 2), time.Time{}))
 		s.ok(s.log.Arm(s.ctx, key("s", 2), time.Time{}))
 		s.due(100, 10, key("s", 1))

@@ -90,7 +90,7 @@ var fieldRules = []rule{
 		stop := s.log.Watch(call, make(chan struct{}, 1))
 		s.all(call, 0)
 		stop()
-		s.log.Release("s")
+		s.release()
 		s.trim(call, 4, eventlog.Pinned)
 		s.seqs(call, 1, 3, 4)
 	}},
@@ -116,7 +116,7 @@ var fieldRules = []rule{
 			a.Events[n].Data = fmt.Append(nil, n)
 		}
 		s.ok(s.log.Append(s.ctx, a))
-		s.log.Release("s")
+		s.release()
 		for n, e := range s.all(call, 50) {
 			if string(e.Data) != fmt.Sprint(n+50) || e.Time != a.Events[n+50].Time {
 				s.Fatalf("position %d holds %+v", n+50, e)

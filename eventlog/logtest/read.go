@@ -143,7 +143,7 @@ var termRules = []rule{
 		s.add(call, 5, eventlog.Request, eventlog.Progress)
 		before := s.stat(call).Terms
 		s.trim(call, 7, eventlog.Pinned)
-		s.log.Release("s")
+		s.release()
 		info := s.stat(call)
 		if len(info.Terms) != 3 || info.Terms[1] != before[1] || info.Terms[0] != before[0] {
 			s.Fatalf("terms %v, before %v", info.Terms, before)

@@ -142,6 +142,15 @@ func (s *scene) drop(k eventlog.Key, memo string) {
 	s.ok(s.log.Drop(s.ctx, k, s.owner.Fence, m))
 }
 
+// release forgets what is in memory of session "s", so that the next read goes
+// to where it is kept. A back end may release behind the caller's back, but not
+// after a later step.
+func (s *scene) release() {
+	s.Helper()
+	s.log.Release("s")
+	s.ok(s.log.Arm(s.ctx, eventlog.Key{Session: "s"}, time.Time{}))
+}
+
 func (s *scene) due(at int64, max int, want ...eventlog.Key) {
 	s.Helper()
 	got, err := s.log.Due(s.ctx, time.Unix(at, 0), max)

@@ -77,11 +77,11 @@ var writeRules = []rule{
 	}},
 	{"ReleaseLosesNothing", "what is kept in memory for a writer is only a copy", func(s *scene) {
 		s.add(call, 0, eventlog.Opening, eventlog.Progress)
-		s.log.Release("s")
+		s.release()
 		s.log.Release("nobody")
 		s.seqs(call, 0, 1, 2)
 		s.add(call, 2, eventlog.Outcome, eventlog.End)
-		s.log.Release("s")
+		s.release()
 		if info := s.stat(call); info.Top != 4 || !info.Ended || info.Events != 4 || len(info.Terms) != 1 {
 			s.Fatalf("after release: %+v", info)
 		}

@@ -374,3 +374,20 @@ func powerCut(t *testing.T, seed uint64) {
 		t.Error("nothing was lost: the test cuts no power")
 	}
 }
+
+// After a Close in order not even a power cut takes anything, whatever the policy.
+func TestCloseIsDurable(t *testing.T) {
+	fs := vfs.NewCrashableMem()
+	must(t, fs.MkdirAll("store", 0o755))
+	root, err := fs.OpenDir("")
+	must(t, err)
+	must(t, root.Sync())
+	l := open(t, "store", pebblelog.Options{FS: fs, Sync: pebblelog.SyncOS})
+	c := claim(t, l)
+	must(t, l.Append(t.Context(), step(c, stream("call"), 0, false, eventlog.Opening, eventlog.Progress)))
+	must(t, l.Close())
+	l = open(t, "store", pebblelog.Options{FS: fs.CrashClone(vfs.CrashCloneCfg{})})
+	if got := top(t, l, stream("call")); got != 2 {
+		t.Fatalf("the top is %d", got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -259,3 +260,36 @@ func TestKeysBySession(t *testing.T) {
 }
 
 func timeOf(n int64) time.Time { return time.Unix(n, 0) }
+
+func TestFormatOfAnotherVersion(t *testing.T) {
+	fs := vfs.NewMem()
+	l, err := Open("store", Options{FS: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := l.get([]byte{spaceStore})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head[0] = format + 1
+	if err := errors.Join(l.db.Set([]byte{spaceStore}, head, pebble.Sync), l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open("store", Options{FS: fs}); !errors.Is(err, ErrFormat) {
+		t.Fatalf("our format: %v", err)
+	}
+	names, err := fs.List("store")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "marker.format-version") {
+			if err := fs.Rename("store/"+name, "store/"+name[:len(name)-3]+"999"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := Open("store", Options{FS: fs}); !errors.Is(err, ErrFormat) {
+		t.Fatalf("pebble's format: %v", err)
+	}
+}

@@ -154,7 +154,7 @@ func (l *Log) openPebble() (err error) {
 		return nil
 	case isFull(err) || errors.Is(err, os.ErrPermission):
 		return l.refuse(err, "")
-	case strings.Contains(err.Error(), "unknown format major version"):
+	case strings.Contains(err.Error(), "written in"):
 		return l.refuse(fmt.Errorf("%w: %w", ErrFormat, err), "use the version of segno that wrote it")
 	}
 	return l.refuse(fmt.Errorf("%w: %w", ErrDamaged, err), advice)
