@@ -2,23 +2,18 @@ package retention
 
 import "sync"
 
-// Held bounds what of a child's output is in memory and not yet in the log.
+// Held bounds what of a server's output is in memory and not yet in the log.
 type Held struct {
 	mu   sync.Mutex
-	room *sync.Cond
 	n    int64
 	max  int64
-	off  bool
+	room chan struct{} // closed when there is room again; nil while nobody waits
 }
 
 // NewHeld makes one that lets max bytes be held.
-func NewHeld(max int64) *Held {
-	h := &Held{max: max}
-	h.room = sync.NewCond(&h.mu)
-	return h
-}
+func NewHeld(max int64) *Held { return &Held{max: max} }
 
-// Add counts bytes that are held from now on.
+// Add counts bytes that are held from now on. It never waits.
 func (h *Held) Add(n int64) {
 	h.mu.Lock()
 	h.n += n
@@ -29,25 +24,30 @@ func (h *Held) Add(n int64) {
 func (h *Held) Done(n int64) {
 	h.mu.Lock()
 	h.n -= n
-	if h.n <= h.max {
-		h.room.Broadcast()
+	if h.n <= h.max && h.room != nil {
+		close(h.room)
+		h.room = nil
 	}
 	h.mu.Unlock()
 }
 
-// Wait blocks while too much is held.
-func (h *Held) Wait() {
-	h.mu.Lock()
-	for h.n > h.max && !h.off {
-		h.room.Wait()
+// Wait blocks while more than the bound is held, but not beyond stop.
+func (h *Held) Wait(stop <-chan struct{}) {
+	for {
+		h.mu.Lock()
+		if h.n <= h.max {
+			h.mu.Unlock()
+			return
+		}
+		if h.room == nil {
+			h.room = make(chan struct{})
+		}
+		room := h.room
+		h.mu.Unlock()
+		select {
+		case <-room:
+		case <-stop:
+			return
+		}
 	}
-	h.mu.Unlock()
-}
-
-// Open lets everybody through from now on.
-func (h *Held) Open() {
-	h.mu.Lock()
-	h.off = true
-	h.room.Broadcast()
-	h.mu.Unlock()
 }

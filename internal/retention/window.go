@@ -36,6 +36,17 @@ func (w *Window) Push(seq uint64, bytes int64, lim Bounds) {
 	w.marks = append(w.marks, mark{seq, 1, bytes})
 }
 
+// Restore accounts for what an earlier process left: loose events up to last of
+// which only the sum is known, so they can only go together.
+func (w *Window) Restore(last uint64, events, bytes int64) {
+	if events <= 0 {
+		return
+	}
+	w.events += events
+	w.bytes += bytes
+	w.marks = append(w.marks, mark{last, events, bytes})
+}
+
 // Excess forgets the oldest marks as long as the limits are kept to without
 // them, and returns up to where events may go; at most up to bound.
 func (w *Window) Excess(lim Bounds, bound uint64) (through uint64) {

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
@@ -15,7 +14,11 @@ type ask struct {
 	ch     *child
 	id     []byte // Segno's own towards the client, its JSON text
 	theirs []byte // the server's spelling
-	seq    uint64 // guarded by the stream's lock
+	at     time.Time
+
+	// The stream's lock guards these.
+	seq  uint64
+	done bool
 }
 
 // newAsk takes in a request of the server. Its id towards the client is unique
@@ -25,12 +28,15 @@ func (s *Session) newAsk(ch *child, st *stream, msg *wire.Message) *ask {
 	defer s.mu.Unlock()
 	s.lastAsk++
 	a := &ask{
-		st: st, ch: ch,
+		st: st, ch: ch, at: time.Now(),
 		id:     askID(s.claim.Fence, s.lastAsk),
 		theirs: append([]byte(nil), msg.IDText()...),
 	}
 	s.asks[string(a.id)] = a
-	st.armAlone(s.m.lim)
+	st.mu.Lock()
+	st.waits++
+	st.mu.Unlock()
+	st.armAlone()
 	return a
 }
 
@@ -42,22 +48,31 @@ func (a *ask) settle() bool {
 	delete(s.asks, string(a.id))
 	s.mu.Unlock()
 	a.st.mu.Lock()
+	if !a.done {
+		a.done = true
+		a.st.waits--
+	}
 	delete(a.st.open, a.seq)
 	a.st.mu.Unlock()
 	return waits
 }
 
 // answerAsk hands the client's response to the server. One for no request that
-// waits is late and dropped.
-func (s *Session) answerAsk(ctx context.Context, msg *wire.Message) error {
+// waits is late and dropped. That the client has left does not hold it back.
+func (s *Session) answerAsk(msg *wire.Message) {
 	s.mu.Lock()
 	a := s.asks[string(msg.IDText())]
 	s.mu.Unlock()
 	if a == nil || !a.settle() {
 		s.m.meter.Add(Dropped, "late answer", 1)
-		return nil
+		return
 	}
-	return a.ch.conn.Send(ctx, wire.AppendSplice(nil, msg.Raw, wire.Edit{Span: msg.ID, With: a.theirs}))
+	err := a.ch.conn.Send(s.m.ctx, wire.AppendSplice(nil, msg.Raw, wire.Edit{Span: msg.ID, With: a.theirs}))
+	if err != nil {
+		s.log.Info("an answer did not reach the MCP server", "error", err)
+		return
+	}
+	s.m.meter.Add(MessagesOut, "server", 1)
 }
 
 // giveUp answers the server in the client's place and takes the request back
@@ -66,12 +81,14 @@ func (a *ask) giveUp(why string) {
 	if !a.settle() {
 		return
 	}
-	s := a.st.s
-	s.m.meter.Add(Dropped, "unanswered request", 1)
-	s.m.run(func() {
-		a.ch.conn.Send(s.m.ctx, wire.AppendError(nil, a.theirs, wire.CodeInternal, why, nil))
-	})
-	a.st.add([]eventlog.Event{{Kind: eventlog.Other, Time: time.Now().UnixNano(), Data: notice.Cancel(a.id, why)}}, nil, nil)
+	a.st.s.m.meter.Add(Dropped, "unanswered request", 1)
+	a.ch.say(wire.AppendError(nil, a.theirs, wire.CodeInternal, why, nil))
+	a.takeBack(why)
+}
+
+// takeBack tells the client that no answer is wanted any more.
+func (a *ask) takeBack(why string) {
+	a.st.add([]eventlog.Event{{Kind: eventlog.Other, Time: time.Now().UnixNano(), Data: notice.Cancel(a.id, why)}}, nil, false)
 }
 
 // asksWhere lists the asks that ok is true for.
@@ -98,17 +115,19 @@ func (s *Session) dropAsksOf(st *stream) {
 func (s *Session) dropAsks(ch *child) {
 	for _, a := range s.asksWhere(func(a *ask) bool { return a.ch == ch }) {
 		if a.settle() {
-			a.st.add([]eventlog.Event{{Kind: eventlog.Other, Time: time.Now().UnixNano(),
-				Data: notice.Cancel(a.id, "the MCP server ended")}}, nil, nil)
+			a.takeBack("the MCP server ended")
 		}
 	}
 }
 
-// askOfServer is the waiting ask that the server knows by this id.
+// askOfServer is the waiting ask that the server knows by this id, the newest
+// if it used the id twice.
 func (s *Session) askOfServer(ch *child, theirs []byte) *ask {
-	found := s.asksWhere(func(a *ask) bool { return a.ch == ch && string(a.theirs) == string(theirs) })
-	if len(found) == 0 {
-		return nil
+	var found *ask
+	for _, a := range s.asksWhere(func(a *ask) bool { return a.ch == ch && string(a.theirs) == string(theirs) }) {
+		if found == nil || !a.at.Before(found.at) {
+			found = a
+		}
 	}
-	return found[0]
+	return found
 }

@@ -28,28 +28,36 @@ type CallOptions struct {
 
 // call is a request that is being answered.
 type call struct {
-	st     *stream
-	id     []byte // the client's spelling of its id
-	token  []byte // of its progress token; nil if it wants no progress
-	method string
-	tool   string
-	task   string // the task it speaks of (2025-11-25, tasks)
-	set    string // what it sets at the server: a log level or a uri
-	init   bool
-	at     time.Time
-	limit  *time.Timer
-	trace  map[string]string
-	traced func(how string)
-	heard  bool // something came for it; guarded by the child's lock, like inner
+	st      *stream
+	n       int64  // rises with every call of the session
+	id      []byte // the client's spelling of its id
+	token   []byte // of its progress token; nil if it wants no progress
+	tokenAt wire.Span
+	method  string
+	tool    string
+	task    string // the task it speaks of (2025-11-25, tasks)
+	set     string // what it sets at the server: a log level or a uri
+	init    bool
+	at      time.Time
+	trace   map[string]string
+	traced  func(how string)
+	quit    chan struct{} // closed at its end; only of a call that waits for another's outcome
+	heard   bool          // something came for it; guarded by the child's lock
 
-	inner int64 // its id at the child
-	child *child
-	done  bool // guarded by the session's lock
+	// The session's lock guards these.
+	child  *child // that it was given to
+	inner  int64  // its id there
+	sent   bool   // the child has it
+	recall bool   // it ended before it was sent: to be cancelled right after
+	why    string // said with the cancel
+	done   bool
+	limit  *time.Timer
 }
 
 // Call accepts a request: its opening is in the log, and it goes to the server.
 // A repost attaches to the stream that is there. The error is a *Refusal or a
-// *wire.Error, both to be answered in-band, or the context's.
+// *wire.Error, both to be answered in-band, the context's, or
+// eventlog.ErrNoSession if the session has just ended.
 func (s *Session) Call(ctx context.Context, msg *wire.Message, o CallOptions) (*Call, error) {
 	s.posted()
 	if a := s.answer(msg); a != nil {
@@ -65,18 +73,20 @@ func (s *Session) Call(ctx context.Context, msg *wire.Message, o CallOptions) (*
 	}
 	k, first := s.remember(c, msg.Raw)
 	if !first {
-		<-k.born
-		return s.attachTo(k)
+		return s.attachTo(ctx, k)
 	}
 	if err := s.admit(); err != nil {
 		s.forget(k)
 		return nil, err
 	}
-	c.st = s.newStream(k.stream, k, 1)
+	c.st = s.newStream(k, 1)
 	holder, err := s.accept(ctx, c.st, msg, s.bindName(msg, key))
 	if err != nil {
-		s.forget(k)
+		s.discard(c.st)
 		return nil, err
+	}
+	if holder != nil {
+		c.quit = make(chan struct{})
 	}
 	s.began(c, o)
 	if holder != nil {
@@ -106,7 +116,7 @@ func newCall(msg *wire.Message) (*call, error) {
 		if err := wire.ValidID(msg.Text(token)); err != nil {
 			return nil, invalid(msg, "progressToken: "+err.Error())
 		}
-		c.token = append([]byte(nil), msg.Text(token)...)
+		c.token, c.tokenAt = append([]byte(nil), msg.Text(token)...), token
 	}
 	switch msg.Method {
 	case wire.ToolsCall:
@@ -139,7 +149,7 @@ func (s *Session) answer(msg *wire.Message) []byte {
 		if notice.Rank(level) < 0 {
 			return wire.AppendError(nil, msg.IDText(), wire.CodeParams, "unknown log level: the levels are debug to emergency", nil)
 		}
-		s.setLevel(level)
+		s.change(func(r *record) { r.Level = level })
 		return wire.AppendResponse(nil, msg.IDText(), []byte("{}"))
 	}
 	return nil
@@ -156,15 +166,11 @@ func (s *Session) admit() error {
 	return nil
 }
 
-func (s *Session) refused(r *Refusal) error {
-	s.m.meter.Add(Refused, r.Limit, 1)
-	return r
-}
-
 // accept writes the opening of a stream. If the name it is to be bound to is
 // taken, the stream that holds it is returned: the call's outcome is that one's.
 func (s *Session) accept(ctx context.Context, st *stream, msg *wire.Message, bind string) (*eventlog.Key, error) {
-	defer close(st.kept.born)
+	// A client that leaves now does not cancel: the request may count already.
+	ctx = context.WithoutCancel(ctx)
 	a := eventlog.Append{
 		Key:     st.key,
 		Fence:   s.claim.Fence,
@@ -172,25 +178,23 @@ func (s *Session) accept(ctx context.Context, st *stream, msg *wire.Message, bin
 		Durable: msg.Method == wire.ToolsCall,
 		Bind:    bind,
 	}
-	// A client that leaves now does not cancel: the request may count already.
-	err := s.m.log.Append(context.WithoutCancel(ctx), a)
+	err := s.m.log.Append(ctx, a)
 	var taken *eventlog.TakenError
 	if errors.As(err, &taken) {
 		if err := s.sameArguments(ctx, taken.Holder, msg); err != nil {
 			return nil, err
 		}
 		a.Bind = ""
-		if err := s.m.log.Append(context.WithoutCancel(ctx), a); err != nil {
-			return nil, s.unavailable(err)
-		}
-		st.opened(&a)
-		return &taken.Holder, nil
+		err = s.m.log.Append(ctx, a)
 	}
 	if err != nil {
 		return nil, s.unavailable(err)
 	}
-	st.kept.keyed = bind != ""
 	st.opened(&a)
+	s.recorded(st.kept, a.Bind != "")
+	if taken != nil {
+		return &taken.Holder, nil
+	}
 	return nil, nil
 }
 
@@ -203,12 +207,14 @@ func (st *stream) opened(a *eventlog.Append) {
 	if st.kept != nil {
 		st.kept.add(1, n)
 	}
-	st.s.m.meter.Add(RetainedEvents, "", 1)
-	st.s.grew(n + eventOverhead)
+	st.s.grew(1, n)
 }
 
 // unavailable turns what the log says of an append into what the client hears.
 func (s *Session) unavailable(err error) error {
+	if errors.Is(err, eventlog.ErrNoSession) {
+		return err
+	}
 	if errors.Is(err, eventlog.ErrFenced) {
 		s.lost(err)
 	}
@@ -243,34 +249,58 @@ func (s *Session) join(ch *child, c *call) {
 	ch.mu.Lock()
 	raw := ch.initDone
 	ch.mu.Unlock()
-	answer, record := s.initialized(ch, c, withID(raw, c.id))
 	if !s.finish(c, "result") {
 		return
 	}
+	answer := s.initialized(ch, withID(raw, c.id))
 	now := time.Now().UnixNano()
 	c.st.lastOf(1)
 	c.st.add([]eventlog.Event{
 		{Kind: eventlog.Outcome, Time: now, Data: answer},
 		{Kind: eventlog.End, Time: now},
-	}, nil, record)
+	}, nil, true)
 }
 
-// send writes the call to the child with Segno's own id and token in it.
+// send writes the call to the child with Segno's own id and token in it. One
+// that has ended before does not reach the child any more.
 func (s *Session) send(ch *child, c *call, msg *wire.Message) {
-	inner, ok := ch.enlist(c)
+	inner, ok := s.enlist(ch, c)
 	if !ok {
 		s.settle(c, notice.NotExecuted(c.id, "the MCP server just ended", ""), "error")
 		return
 	}
 	if err := ch.conn.Send(s.m.ctx, spliceCall(msg, c, inner)); err != nil {
-		if ch.forget(c) {
+		if ch.forget(inner) {
 			s.settle(c, notice.NotExecuted(c.id, "the MCP server takes no more requests: "+err.Error(), tailOf(err)), "error")
 		}
 		return
 	}
 	s.m.meter.Add(MessagesOut, "server", 1)
 	s.m.meter.Add(BytesOut, "server", float64(len(msg.Raw)))
-	s.limitTime(c)
+	s.mu.Lock()
+	c.sent = true
+	if !c.done {
+		s.limitTime(c)
+	}
+	recall, why := c.recall, c.why
+	s.mu.Unlock()
+	if recall {
+		ch.cancel(inner, why)
+	}
+}
+
+// enlist gives the call its id at the child. False: it has ended, or the child
+// has.
+func (s *Session) enlist(ch *child, c *call) (inner int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.done {
+		return 0, false
+	}
+	if inner, ok = ch.enlist(c); ok {
+		c.child, c.inner = ch, inner
+	}
+	return inner, ok
 }
 
 // spliceCall puts Segno's own integer in the place of the client's id and
@@ -279,10 +309,19 @@ func spliceCall(msg *wire.Message, c *call, inner int64) []byte {
 	n := strconv.AppendInt(nil, inner, 10)
 	edits := []wire.Edit{{Span: msg.ID, With: n}}
 	if c.token != nil {
-		at, _ := msg.Find("params", "_meta", "progressToken")
-		edits = append(edits, wire.Edit{Span: at, With: n})
+		edits = append(edits, wire.Edit{Span: c.tokenAt, With: n})
 	}
 	return wire.AppendSplice(make([]byte, 0, len(msg.Raw)+24), msg.Raw, edits...)
+}
+
+// limitTime starts the clock of a call that may not run for ever; the session's
+// lock is held.
+func (s *Session) limitTime(c *call) {
+	if d := s.m.lim.CallTimeout; d > 0 {
+		c.limit = time.AfterFunc(d, func() {
+			s.abort(c, "timeout", "cancelled: the call took longer than call-timeout, "+d.String())
+		})
+	}
 }
 
 // settle ends a call with its one outcome, or without one if it is nil (the
@@ -299,8 +338,23 @@ func (s *Session) settle(c *call, outcome []byte, how string) bool {
 	if c.st.lastOf(1) {
 		events = append(events, eventlog.Event{Kind: eventlog.End, Time: now})
 	}
-	c.st.add(events, nil, nil)
+	c.st.add(events, nil, false)
 	return true
+}
+
+// cancel ends a call, with the outcome or without any, and tells the server if
+// it has the call; if it is just being given it, right after.
+func (s *Session) cancel(c *call, why string, outcome []byte, how string) {
+	if !s.settle(c, outcome, how) || c.init {
+		return
+	}
+	s.mu.Lock()
+	ch, inner, sent := c.child, c.inner, c.sent
+	c.recall, c.why = ch != nil && !sent, why
+	s.mu.Unlock()
+	if sent {
+		ch.cancel(inner, why)
+	}
 }
 
 // finish takes the call out of what runs. It reports false if that was done
@@ -313,13 +367,21 @@ func (s *Session) finish(c *call, how string) bool {
 	}
 	c.done = true
 	delete(s.calls, c)
+	ch, inner := c.child, c.inner
 	s.mu.Unlock()
-	if c.child != nil {
-		c.child.forget(c)
+	if ch != nil {
+		ch.forget(inner)
 	}
 	if c.limit != nil {
 		c.limit.Stop()
 	}
+	if c.quit != nil {
+		close(c.quit)
+	}
+	if c.init && how != "result" {
+		s.doom()
+	}
+	s.touch()
 	c.traced(how)
 	s.m.meter.Add(StreamsOpen, "", -1)
 	s.m.meter.Add(Outcomes, how, 1)
@@ -351,23 +413,16 @@ func (s *Session) Batch(ctx context.Context, raw []byte, msgs []wire.Message, o 
 	if len(msgs) > s.m.lim.MaxBatch {
 		return nil, &wire.Error{Code: wire.CodeInvalid, Message: "the batch holds too many messages"}
 	}
-	var calls []*call
-	var requests []*wire.Message
+	calls, requests, err := sortBatch(msgs)
+	if err != nil {
+		return nil, err
+	}
 	for i := range msgs {
-		msg := &msgs[i]
-		switch {
-		case msg.Kind != wire.Request:
-			if err := s.Deliver(ctx, msg); err != nil {
-				return nil, err
-			}
-		case msg.Method == wire.Initialize:
-			return nil, invalid(msg, "initialize must not be part of a batch")
-		default:
-			c, err := newCall(msg)
-			if err != nil {
-				return nil, err
-			}
-			calls, requests = append(calls, c), append(requests, msg)
+		if msgs[i].Kind == wire.Request {
+			continue
+		}
+		if err := s.Deliver(ctx, &msgs[i]); err != nil {
+			return nil, err
 		}
 	}
 	if len(calls) == 0 {
@@ -376,20 +431,41 @@ func (s *Session) Batch(ctx context.Context, raw []byte, msgs []wire.Message, o 
 	return s.openBatch(ctx, raw, calls, requests, o)
 }
 
+// sortBatch finds the requests in a batch.
+func sortBatch(msgs []wire.Message) (calls []*call, requests []*wire.Message, err error) {
+	for i := range msgs {
+		msg := &msgs[i]
+		if msg.Kind != wire.Request {
+			continue
+		}
+		if msg.Method == wire.Initialize {
+			return nil, nil, invalid(msg, "initialize must not be part of a batch")
+		}
+		c, err := newCall(msg)
+		if err != nil {
+			return nil, nil, err
+		}
+		calls, requests = append(calls, c), append(requests, msg)
+	}
+	return calls, requests, nil
+}
+
 func (s *Session) openBatch(ctx context.Context, raw []byte, calls []*call, requests []*wire.Message, o CallOptions) (*Call, error) {
 	if err := s.admit(); err != nil {
 		return nil, err
 	}
-	k := s.rememberBatch()
-	st := s.newStream(k.stream, k, len(calls))
+	k := s.rememberBatch(calls)
+	st := s.newStream(k, len(calls))
 	whole := wire.Message{Raw: raw, Method: wire.ToolsCall}
 	if _, err := s.accept(ctx, st, &whole, ""); err != nil {
-		s.forget(k)
+		s.discard(st)
 		return nil, err
 	}
-	for i, c := range calls {
+	for _, c := range calls {
 		c.st = st
 		s.began(c, o)
+	}
+	for i, c := range calls {
 		if a := s.answer(requests[i]); a != nil {
 			s.settle(c, a, "result")
 			continue

@@ -1,12 +1,13 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
-	"time"
 
 	"github.com/segno-mcp/segno/internal/notice"
 	"github.com/segno-mcp/segno/internal/wire"
@@ -15,32 +16,41 @@ import (
 // child is a connection to the MCP server and the requests that run on it. It
 // belongs to one session, or with Options.Shared to all sessions of a principal.
 type child struct {
-	m     *Manager
-	first *Session // whose initialize is the handshake
-	conn  wire.Conn
+	m       *Manager
+	first   *Session // whose initialize is the handshake
+	account *account // that it counts for
+	conn    wire.Conn
 
 	up    chan struct{} // closed when conn is there, or will never be
 	ready chan struct{} // closed when the handshake is over
 	err   error         // set before either is closed if it failed
 	once  sync.Once
+	done  chan struct{} // closed when nothing of it is left
+	ctx   context.Context
+	halt  context.CancelFunc // ends the start, and what holds back the output
 
 	mu       sync.Mutex
 	dead     bool
 	stopped  string // why Segno ended it, if it did
+	greeted  bool   // it was told that the client is initialized
 	next     int64
 	calls    map[int64]*call
 	shaking  map[int64]chan []byte // Segno's own handshake requests
 	members  []*Session
-	initDone []byte // the message that answered initialize, for those who join later
+	initDone []byte // its answer to initialize, for those who join later
+	outbox   [][]byte
+	talking  bool
 }
 
 func newChild(m *Manager, s *Session) *child {
-	return &child{
-		m: m, first: s,
-		up: make(chan struct{}), ready: make(chan struct{}),
+	ch := &child{
+		m: m, first: s, account: s.account,
+		up: make(chan struct{}), ready: make(chan struct{}), done: make(chan struct{}),
 		calls: map[int64]*call{}, shaking: map[int64]chan []byte{},
 		members: []*Session{s},
 	}
+	ch.ctx, ch.halt = context.WithCancel(m.ctx)
+	return ch
 }
 
 // readyChild is the session's child if it is there and its handshake is over.
@@ -100,32 +110,47 @@ func (s *Session) someChild(init bool) (*child, error) {
 	s.child = ch
 	if ch.first == s {
 		again := s.rec
-		s.m.run(func() { ch.start(&again, !init) })
+		again.Subscribed = slices.Clone(s.rec.Subscribed)
+		if !s.m.run(func() { ch.start(&again, !init) }) {
+			s.child = nil
+			return nil, errShutdown
+		}
 	}
 	return ch, nil
+}
+
+// startTime bounds the start of the child.
+func (ch *child) startTime() (context.Context, context.CancelFunc) {
+	if d := ch.m.lim.StartTimeout; d > 0 {
+		return context.WithTimeout(ch.ctx, d)
+	}
+	return context.WithCancel(ch.ctx)
 }
 
 // start connects and, for a session that was there before, repeats the
 // handshake its client once made.
 func (ch *child) start(rec *record, again bool) {
-	ctx, cancel := context.WithTimeout(ch.m.ctx, ch.m.lim.StartTimeout)
+	ctx, cancel := ch.startTime()
 	defer cancel()
 	conn, err := ch.m.up.Connect(ctx, ch.first.Public())
 	if err != nil {
-		ch.settleReady(err)
 		ch.end(err)
 		return
 	}
 	ch.conn = conn
 	ch.m.meter.Add(ChildrenRunning, "", 1)
 	close(ch.up)
-	ch.m.run(ch.receive)
+	if !ch.m.run(ch.receive) {
+		conn.Close()
+		ch.ended(errShutdown)
+		return
+	}
 	if again {
-		err = ch.shake(ctx, rec)
-		ch.settleReady(err)
+		ch.settleReady(ch.shake(ctx, rec))
 	}
 	select {
 	case <-ch.ready:
+		err = ch.err
 	case <-ctx.Done():
 		err = fmt.Errorf("it did not answer initialize within %v", ch.m.lim.StartTimeout)
 	}
@@ -152,10 +177,14 @@ func (ch *child) shake(ctx context.Context, rec *record) error {
 	if perr != nil {
 		return perr
 	}
-	if _, err := ch.exchange(ctx, &init); err != nil {
+	raw, err := ch.exchange(ctx, &init)
+	if err != nil {
 		return err
 	}
-	if rec.Initialized {
+	ch.mu.Lock()
+	ch.initDone = raw
+	ch.mu.Unlock()
+	if rec.Initialized && ch.greet() {
 		if err := ch.conn.Send(ctx, wire.AppendNotification(nil, wire.Initialized, nil)); err != nil {
 			return err
 		}
@@ -180,6 +209,16 @@ func (ch *child) repeat(ctx context.Context, method, name, value string) {
 	}
 }
 
+// greet tells whether the child is still to be told that the client is
+// initialized, which is said once.
+func (ch *child) greet() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	first := !ch.greeted
+	ch.greeted = true
+	return first
+}
+
 // exchange sends a request of Segno's own and waits for its result.
 func (ch *child) exchange(ctx context.Context, msg *wire.Message) ([]byte, error) {
 	answer := make(chan []byte, 1)
@@ -193,7 +232,11 @@ func (ch *child) exchange(ctx context.Context, msg *wire.Message) ([]byte, error
 		delete(ch.shaking, id)
 		ch.mu.Unlock()
 	}()
-	if err := ch.conn.Send(ctx, spliceCall(msg, &call{}, id)); err != nil {
+	c, err := newCall(msg)
+	if err != nil {
+		return nil, err
+	}
+	if err := ch.conn.Send(ctx, spliceCall(msg, c, id)); err != nil {
 		return nil, err
 	}
 	select {
@@ -221,31 +264,75 @@ func (ch *child) enlist(c *call) (int64, bool) {
 		return 0, false
 	}
 	ch.next++
-	c.inner, c.child = ch.next, ch
 	ch.calls[ch.next] = c
 	return ch.next, true
 }
 
-// forget strikes the call out: what comes for its id now is late.
-func (ch *child) forget(c *call) bool {
+// forget strikes a call out: what comes for its id now is late.
+func (ch *child) forget(inner int64) bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	_, there := ch.calls[c.inner]
-	delete(ch.calls, c.inner)
+	_, there := ch.calls[inner]
+	delete(ch.calls, inner)
 	return there
 }
 
-// stop ends the child and returns when it is gone.
+// cancel tells the server that a call it was given is not wanted any more.
+func (ch *child) cancel(inner int64, why string) {
+	ch.say(notice.Cancel(strconv.AppendInt(nil, inner, 10), why))
+}
+
+// outboxMax bounds what waits to be said to a server that does not listen.
+const outboxMax = 4096
+
+// say sends a message of Segno's own without holding up the caller. What is
+// said leaves in order.
+func (ch *child) say(raw []byte) {
+	ch.mu.Lock()
+	if ch.dead || len(ch.outbox) >= outboxMax {
+		ch.mu.Unlock()
+		ch.m.meter.Add(Dropped, "server does not listen", 1)
+		return
+	}
+	ch.outbox = append(ch.outbox, raw)
+	start := !ch.talking
+	ch.talking = true
+	ch.mu.Unlock()
+	if start {
+		ch.m.run(ch.talk)
+	}
+}
+
+func (ch *child) talk() {
+	for {
+		ch.mu.Lock()
+		if ch.dead || len(ch.outbox) == 0 {
+			ch.talking, ch.outbox = false, nil
+			ch.mu.Unlock()
+			return
+		}
+		raw := ch.outbox[0]
+		ch.outbox = ch.outbox[1:]
+		ch.mu.Unlock()
+		if err := ch.conn.Send(ch.m.ctx, raw); err == nil {
+			ch.m.meter.Add(MessagesOut, "server", 1)
+		}
+	}
+}
+
+// stop ends the child and returns when nothing of it is left.
 func (ch *child) stop(why string) {
 	ch.mu.Lock()
 	if ch.stopped == "" {
 		ch.stopped = why
 	}
 	ch.mu.Unlock()
+	ch.halt()
 	<-ch.up
 	if ch.conn != nil {
 		ch.conn.Close()
 	}
+	<-ch.done
 }
 
 // receive routes what the server says until it is gone. Output that the log
@@ -255,20 +342,27 @@ func (ch *child) receive() {
 	for {
 		msgs, err := ch.conn.Recv(context.Background())
 		if err != nil {
-			ch.m.meter.Add(ChildrenRunning, "", -1)
 			ch.conn.Close()
-			ch.end(err)
+			ch.ended(err)
 			return
 		}
 		b.route(msgs)
 		for _, s := range ch.sessions() {
-			s.held.Wait()
+			s.held.Wait(ch.ctx.Done())
 		}
 	}
 }
 
+// ended is end for a child that was connected.
+func (ch *child) ended(err error) {
+	ch.m.meter.Add(ChildrenRunning, "", -1)
+	ch.end(err)
+}
+
 // end settles everything that was waiting for the server.
 func (ch *child) end(err error) {
+	defer close(ch.done)
+	ch.halt()
 	gone := &wire.Gone{Reason: err.Error()}
 	errors.As(err, &gone)
 	ch.mu.Lock()
@@ -280,12 +374,12 @@ func (ch *child) end(err error) {
 	if stopped != "" {
 		why = stopped
 	}
-	ch.settleReady(&wire.Gone{Reason: why, Tail: gone.Tail})
 	ch.m.childGone(ch)
 	ch.m.meter.Add(ChildExits, exitLabel(stopped), 1)
 	for _, s := range members {
 		s.childEnded(ch, gone, stopped)
 	}
+	ch.settleReady(&wire.Gone{Reason: why, Tail: gone.Tail})
 	for _, c := range calls {
 		c.st.s.settle(c, goneOutcome(c, why, gone.Tail), "unknown")
 	}
@@ -322,11 +416,27 @@ func (s *Session) childEnded(ch *child, gone *wire.Gone, stopped string) {
 	s.dropAsks(ch)
 }
 
+// joined takes a session in, unless the child is at its end.
+func (ch *child) joined(s *Session) bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.dead || ch.stopped != "" {
+		return false
+	}
+	ch.members = append(ch.members, s)
+	return true
+}
+
 // leave takes the session off the child, which ends with its last session.
 func (ch *child) leave(s *Session, why string) {
 	ch.mu.Lock()
-	ch.members = slices.DeleteFunc(ch.members, func(o *Session) bool { return o == s })
-	last := len(ch.members) == 0
+	others := slices.DeleteFunc(slices.Clone(ch.members), func(o *Session) bool { return o == s })
+	last := len(others) == 0
+	if last {
+		ch.stopped = cmp.Or(ch.stopped, why)
+	} else {
+		ch.members = others
+	}
 	ch.mu.Unlock()
 	if last {
 		ch.stop(why)
@@ -339,52 +449,4 @@ func tailOf(err error) string {
 		return g.Tail
 	}
 	return ""
-}
-
-// A server that ends so often in so short a time is left alone for as long.
-const (
-	breakerExits  = 5
-	breakerWindow = 30 * time.Second
-)
-
-// breaker remembers how a session's children ended by themselves.
-type breaker struct {
-	mu   sync.Mutex
-	at   []time.Time
-	last *wire.Gone
-}
-
-func (b *breaker) ended(g *wire.Gone) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.last = g
-	b.at = append(b.at, time.Now())
-	if len(b.at) > breakerExits {
-		b.at = b.at[1:]
-	}
-}
-
-// open tells for how long no new child is to be started, and how the last ended.
-func (b *breaker) open() (time.Duration, *wire.Gone) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.at) < breakerExits {
-		return 0, nil
-	}
-	last := b.at[len(b.at)-1]
-	if last.Sub(b.at[0]) > breakerWindow {
-		return 0, nil
-	}
-	return time.Until(last.Add(breakerWindow)), b.last
-}
-
-// broken refuses calls while the server only ends and ends.
-func (s *Session) broken() *Refusal {
-	wait, last := s.breaker.open()
-	if wait <= 0 {
-		return nil
-	}
-	r := refuse("child-exits", wait, "the MCP server ended %d times within %v, last: %s", breakerExits, breakerWindow, last.Reason)
-	r.Detail = last.Tail
-	return r
 }

@@ -1,17 +1,18 @@
 package session
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
-	"github.com/segno-mcp/segno/internal/notice"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
 // A session has three clocks. The first stops its child and takes it out of
 // memory, the second ends it; both are here. The third, of a stream that has
 // ended, is an entry in the log's own index, see Manager.dueLoop.
+
+// never is longer than any process lives.
+const never = time.Duration(1<<63 - 1)
 
 // touch is a sign of life.
 func (s *Session) touch() { s.lastSign.Store(time.Now().UnixNano()) }
@@ -26,21 +27,53 @@ func (s *Session) posted() {
 // Touch is for signs of life that are no message: bytes taken on a connection.
 func (s *Session) Touch() { s.touch() }
 
+// startLife starts the first clock.
+func (s *Session) startLife() {
+	d := s.m.lim.Grace
+	if d < 0 {
+		d = never
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.life = time.AfterFunc(d, s.graceOver)
+}
+
+// rewind sets the first clock again, unless the session is over.
+func (s *Session) rewind(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended && s.life != nil {
+		s.life.Reset(d)
+	}
+}
+
+// idleFor is how long ago the last sign of life was; of a session in use, no
+// time at all. The lock is held.
+func (s *Session) idleFor() time.Duration {
+	if len(s.calls) > 0 || s.readers.Load() > 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, s.lastSign.Load()))
+}
+
 // graceOver runs when the grace may be over, and sets itself again if not.
 func (s *Session) graceOver() {
-	left := s.m.lim.Grace - time.Since(time.Unix(0, s.lastSign.Load()))
-	if left <= 0 && (s.busy() || s.readers.Load() > 0) {
-		left = s.m.lim.Grace
+	s.mu.Lock()
+	idle, doomed := s.idleFor(), s.doomed
+	s.mu.Unlock()
+	grace := s.m.lim.Grace
+	switch {
+	case doomed:
+		s.m.run(func() { s.End(s.m.ctx, "refused") })
+	case grace >= 0 && idle >= grace:
+		s.m.run(func() {
+			if !s.m.unload(s) {
+				s.rewind(grace)
+			}
+		})
+	case grace >= 0:
+		s.rewind(grace - idle)
 	}
-	if left > 0 {
-		s.life.Reset(left)
-		return
-	}
-	s.m.run(func() {
-		if !s.m.unload(s, "no sign of life for "+s.m.lim.Grace.String()) {
-			s.life.Reset(s.m.lim.Grace)
-		}
-	})
 }
 
 // busy tells whether a call runs: it has a clock of its own, see alone.
@@ -50,77 +83,96 @@ func (s *Session) busy() bool {
 	return len(s.calls) > 0 || s.doomed
 }
 
+// doom ends a session soon whose initialize got no result, when its client has
+// had time to read why.
+func (s *Session) doom() {
+	s.mu.Lock()
+	s.doomed = true
+	s.mu.Unlock()
+	s.rewind(doomAfter)
+}
+
+const doomAfter = 10 * time.Second
+
 // armAlone starts the clocks of a stream that nobody is connected to.
-func (st *stream) armAlone(lim Limits) {
+func (st *stream) armAlone() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if len(st.seats) > 0 || st.lonely != nil || st.closed {
+	if len(st.seats) > 0 || st.closed {
 		return
 	}
-	st.since = time.Now()
-	if next := nextClock(0, lim); next > 0 {
-		st.lonely = time.AfterFunc(next, st.alone)
+	if st.since.IsZero() {
+		st.since = time.Now()
 	}
+	lim := &st.s.m.lim
+	if st.left > 0 {
+		st.wakeAfter(lim.Orphan - time.Since(st.since))
+	}
+	if st.waits > 0 {
+		st.wakeAfter(lim.AskTimeout)
+	}
+}
+
+// wakeAfter lets alone look no later than after d; the lock is held.
+func (st *stream) wakeAfter(d time.Duration) {
+	at := time.Now().Add(d)
+	if d <= 0 || st.lonely != nil && !st.look.After(at) {
+		return
+	}
+	st.look = at
+	if st.lonely == nil {
+		st.lonely = time.AfterFunc(d, st.alone)
+		return
+	}
+	st.lonely.Reset(d)
 }
 
 // disarmAlone stops them; the stream's lock is held.
 func (st *stream) disarmAlone() {
+	st.since = time.Time{}
 	if st.lonely != nil {
 		st.lonely.Stop()
 		st.lonely = nil
 	}
 }
 
-// nextClock is how long after passed the next of the two limits is reached.
-func nextClock(passed time.Duration, lim Limits) time.Duration {
-	next := time.Duration(0)
-	for _, d := range []time.Duration{lim.AskTimeout, lim.Orphan} {
-		if d > passed && (next == 0 || d-passed < next) {
-			next = d - passed
-		}
-	}
-	return next
-}
-
 // alone acts on a stream nobody was connected to for too long: what the server
 // asked is given up, and later the calls are.
 func (st *stream) alone() {
-	lim := st.s.m.lim
+	lim := &st.s.m.lim
 	st.mu.Lock()
-	if st.lonely == nil || len(st.seats) > 0 {
+	if st.lonely == nil || len(st.seats) > 0 || st.closed {
 		st.mu.Unlock()
 		return
 	}
-	passed := time.Since(st.since)
+	since := st.since
 	st.lonely = nil
-	if next := nextClock(passed, lim); next > 0 && !st.closed {
-		st.lonely = time.AfterFunc(next, st.alone)
-	}
 	st.mu.Unlock()
-	if lim.AskTimeout > 0 && passed >= lim.AskTimeout {
-		for _, a := range st.s.asksWhere(func(a *ask) bool { return a.st == st }) {
-			a.giveUp("nobody was there to answer for " + lim.AskTimeout.String())
-		}
+	if lim.AskTimeout > 0 {
+		st.giveUpAsks(since, lim.AskTimeout)
 	}
-	if lim.Orphan > 0 && passed >= lim.Orphan {
+	if lim.Orphan > 0 && time.Since(since) >= lim.Orphan {
 		for _, c := range st.s.callsOf(st) {
 			st.s.abort(c, "orphan", "cancelled: nobody was connected to the call for "+lim.Orphan.String())
 		}
 	}
+	st.armAlone()
 }
 
-// limitTime starts the clock of a call that may not run for ever.
-func (s *Session) limitTime(c *call) {
-	d := s.m.lim.CallTimeout
-	if d <= 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !c.done {
-		c.limit = time.AfterFunc(d, func() {
-			s.abort(c, "timeout", "cancelled: the call took longer than call-timeout, "+d.String())
-		})
+// giveUpAsks gives up what was asked and unseen for as long.
+func (st *stream) giveUpAsks(since time.Time, limit time.Duration) {
+	for _, a := range st.s.asksWhere(func(a *ask) bool { return a.st == st }) {
+		waited := time.Since(since)
+		if a.at.After(since) {
+			waited = time.Since(a.at)
+		}
+		if waited >= limit {
+			a.giveUp("nobody was there to answer for " + limit.String())
+			continue
+		}
+		st.mu.Lock()
+		st.wakeAfter(limit - waited)
+		st.mu.Unlock()
 	}
 }
 
@@ -128,16 +180,6 @@ func (s *Session) limitTime(c *call) {
 func (s *Session) abort(c *call, how, why string) {
 	outcome := wire.AppendError(nil, c.id, wire.CodeInternal, why, []byte(`{"outcome":"unknown"}`))
 	s.cancel(c, why, outcome, how)
-}
-
-// cancel ends a call, with the outcome or without any, and tells the server.
-func (s *Session) cancel(c *call, why string, outcome []byte, how string) {
-	ch, inner := c.child, c.inner
-	if !s.settle(c, outcome, how) || ch == nil || c.init {
-		return
-	}
-	id := strconv.AppendInt(nil, inner, 10)
-	s.m.run(func() { ch.conn.Send(s.m.ctx, notice.Cancel(id, why)) })
 }
 
 // dueLoop does what the log's index says is due, until the manager ends.
@@ -150,38 +192,62 @@ func (m *Manager) dueLoop() {
 			return
 		case <-tick.C:
 		}
-		keys, err := m.log.Due(m.ctx, time.Now(), dueBatch)
-		if err != nil {
-			m.logger.Warn("asking what is due", "error", err)
-			continue
-		}
-		for _, k := range keys {
-			if err := m.due(k); err != nil && m.ctx.Err() == nil {
-				m.logger.Warn("doing what is due", "stream", k.Stream, "error", err)
-			}
+		for m.dueOnce() {
 		}
 		m.dropUnresumable()
+		m.relieveStore()
 	}
 }
 
+// dueBatch is how many keys are asked of the log at once.
 const dueBatch = 1000
 
-func (m *Manager) due(k eventlog.Key) error {
-	s := m.loaded(k.Session)
-	if k.Stream == "" {
-		if s != nil {
-			return m.log.Arm(m.ctx, k, time.Now().Add(m.lim.Grace+m.lim.Keep))
+// dueOnce does a batch and tells whether there is more that can be done.
+func (m *Manager) dueOnce() bool {
+	keys, err := m.log.Due(m.ctx, time.Now(), dueBatch)
+	failed := 0
+	for _, k := range keys {
+		if e := m.due(k); e != nil {
+			err = e
+			failed++
 		}
-		return m.forgetSession(k.Session)
 	}
-	if s != nil {
-		return s.age(k)
+	if err != nil && m.ctx.Err() == nil {
+		m.logger.Warn("doing what is due", "failed", failed, "of", len(keys), "error", err)
 	}
+	return err == nil && len(keys) == dueBatch
+}
+
+func (m *Manager) due(k eventlog.Key) error {
+	for {
+		if s := m.loaded(k.Session); s != nil {
+			if k.Stream == "" {
+				return m.log.Arm(m.ctx, k, m.lim.expiry(true))
+			}
+			return s.age(k)
+		}
+		if free := m.holdUnloaded(k.Session); free != nil {
+			defer free()
+			return m.dueUnloaded(k)
+		}
+		if err := m.waitLoaded(m.ctx, k.Session); err != nil {
+			return err
+		}
+	}
+}
+
+// dueUnloaded is for a session that is only in the log, while nobody can load it.
+func (m *Manager) dueUnloaded(k eventlog.Key) error {
 	claim, err := m.log.Claim(m.ctx, k.Session, false)
 	if err != nil {
 		return err
 	}
 	defer m.log.Release(k.Session)
+	if k.Stream == "" {
+		m.unpark(k.Session)
+		m.meter.Add(SessionsEnded, "expired", 1)
+		return m.log.DropSession(m.ctx, k.Session, claim.Fence)
+	}
 	if _, err := m.log.Trim(m.ctx, k, claim.Fence, ^uint64(0), agedKinds); err != nil {
 		return err
 	}
@@ -192,57 +258,141 @@ func (m *Manager) due(k eventlog.Key) error {
 // requests in it need no answer any more.
 const agedKinds = eventlog.Kinds(1<<eventlog.Opening | 1<<eventlog.Outcome | 1<<eventlog.End)
 
-// age lets the progress of an ended stream go, and the whole stream if its
-// outcome is with the client.
-func (s *Session) age(k eventlog.Key) error {
-	kept := s.keptOf(k.Stream)
-	if kept != nil && kept.proven.Load() {
-		s.drop(kept)
+// age lets the progress of an ended stream go, or the whole stream if its
+// outcome is with the client. From then on only the log knows of it.
+func (s *Session) age(key eventlog.Key) error {
+	k := s.keptOf(key.Stream)
+	if k != nil && k.proven.Load() && s.drop(k) > 0 {
 		return nil
 	}
-	if kept != nil {
-		s.trimEnded(kept)
+	s.trim(key, k, ^uint64(0), agedKinds)
+	if k != nil {
+		s.forget(k)
 	}
-	return s.m.log.Arm(s.m.ctx, k, time.Time{})
+	return s.m.log.Arm(s.m.ctx, key, time.Time{})
 }
 
-func (s *Session) trimEnded(k *kept) {
-	key := eventlog.Key{Session: s.name, Stream: k.stream}
-	done, err := s.m.log.Trim(s.m.ctx, key, s.claim.Fence, ^uint64(0), agedKinds)
-	if err != nil {
-		s.log.Warn("trimming an ended stream", "stream", k.stream, "error", err)
-		return
-	}
-	s.m.meter.Add(EvictedEvents, "", float64(done.Events))
-	s.m.meter.Add(RetainedEvents, "", -float64(done.Events))
-	k.add(-done.Events, -done.Bytes)
-	s.grew(-done.Bytes - done.Events*eventOverhead)
-}
-
-// drop removes an ended stream. If a client may still come with its id, the
-// call's own id stays, so that its error can be told.
-func (s *Session) drop(k *kept) {
-	var memo []byte
-	if k.idsOut.Load() && k.id != "" {
-		memo = []byte(k.id)
+// drop removes an ended stream that nobody uses and tells what that freed. If a
+// client may still come with an id of it, the ids of its requests stay, so that
+// it can be told.
+func (s *Session) drop(k *kept) (freed int64) {
+	if !s.takeOut(k) {
+		return 0
 	}
 	key := eventlog.Key{Session: s.name, Stream: k.stream}
-	if err := s.m.log.Drop(s.m.ctx, key, s.claim.Fence, memo); err != nil {
-		s.log.Warn("dropping a stream", "stream", k.stream, "error", err)
-		return
+	if err := s.m.log.Drop(s.m.ctx, key, s.claim.Fence, k.memo()); err != nil {
+		if s.m.ctx.Err() == nil {
+			s.log.Warn("dropping a stream", "stream", k.stream, "error", err)
+		}
+		return 0
 	}
-	s.m.meter.Add(RetainedEvents, "", -float64(k.events.Load()))
-	s.grew(-k.size())
-	s.forget(k)
+	s.grew(-k.events.Load(), -k.bytes.Load())
+	return k.size()
 }
 
 // dropUnresumable drops the ended streams that nobody can ask for any more: no
 // event id of them ever left, and the time for the same request again is over.
 func (m *Manager) dropUnresumable() {
-	before := time.Now().Add(-m.lim.Repost).UnixNano()
+	before := time.Now().Add(-max(m.lim.Repost, 0)).UnixNano()
 	for _, s := range m.all() {
 		for _, k := range s.overdue(before) {
 			s.drop(k)
 		}
 	}
 }
+
+// relieve frees about n bytes of the sessions: streams whose ids nobody ever
+// got, then those proven received, then the progress of ended streams, then
+// that of running ones; within each of what is left alone longest first.
+// Outcomes nobody proved to have, and requests that wait for an answer, stay.
+func (m *Manager) relieve(of []*Session, n int64) (freed int64) {
+	if !m.relieving.TryLock() {
+		return n
+	}
+	defer m.relieving.Unlock()
+	for _, step := range [...]func(*Session, int64) int64{
+		(*Session).dropUnseen, (*Session).dropProven, (*Session).trimEnded, (*Session).trimRunning,
+	} {
+		for _, s := range of {
+			if freed >= n {
+				return freed
+			}
+			freed += step(s, n-freed)
+		}
+	}
+	return freed
+}
+
+func (s *Session) dropUnseen(n int64) int64 {
+	return s.dropWhere(n, func(k *kept) bool { return !k.idsOut.Load() && !k.keyed })
+}
+
+func (s *Session) dropProven(n int64) int64 {
+	return s.dropWhere(n, func(k *kept) bool { return k.proven.Load() })
+}
+
+func (s *Session) dropWhere(n int64, ok func(*kept) bool) (freed int64) {
+	for _, k := range s.endedStreams() {
+		if freed >= n {
+			break
+		}
+		if ok(k) {
+			freed += s.drop(k)
+		}
+	}
+	return freed
+}
+
+func (s *Session) trimEnded(n int64) (freed int64) {
+	for _, k := range s.endedStreams() {
+		if freed >= n {
+			break
+		}
+		if s.trimOnce(k) {
+			freed += s.trim(eventlog.Key{Session: s.name, Stream: k.stream}, k, ^uint64(0), agedKinds)
+		}
+	}
+	return freed
+}
+
+func (s *Session) trimOnce(k *kept) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !k.trimmed
+	k.trimmed = true
+	return first
+}
+
+// trimRunning drops the older half of what may go of each stream that is
+// written, and again while more must.
+func (s *Session) trimRunning(n int64) (freed int64) {
+	for freed < n {
+		before := freed
+		for _, st := range s.liveStreams() {
+			st.mu.Lock()
+			through := st.window.Half()
+			st.mu.Unlock()
+			if through > 0 {
+				freed += st.trim(through)
+			}
+		}
+		if freed == before {
+			break
+		}
+	}
+	return freed
+}
+
+// relieveStore frees room when the store is over its bound. What a store frees
+// it may give back later, so it is given time before the next look.
+func (m *Manager) relieveStore() {
+	over := m.log.Size() - m.lim.StoreMax
+	if over <= 0 || time.Since(m.relieved) < storeRest {
+		return
+	}
+	m.relieved = time.Now()
+	freed := m.relieve(m.byIdleness(m.all()), over+m.lim.StoreMax/16)
+	m.logger.Warn("the store is full", "over", over, "freed", freed)
+}
+
+const storeRest = 10 * time.Second

@@ -1,9 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,12 +57,16 @@ type Manager struct {
 	writing  int
 	closed   bool
 	drained  bool
-	sessions map[string]*Session // by name in the log
-	loading  map[string]chan struct{}
-	accounts map[string]*account // by principal
+	sessions map[string]*Session      // by name in the log
+	inMemory int                      // of them, and of those being created
+	loading  map[string]chan struct{} // names nobody else may load now
+	accounts map[string]*account      // by principal
 	children int
 	commons  map[string]*child // shared children by principal
 	parked   map[string]parked // by session name
+
+	relieving sync.Mutex
+	relieved  time.Time // when the store was; dueLoop's own
 }
 
 // New starts a Manager.
@@ -107,7 +113,7 @@ func (m *Manager) Limits() Limits { return m.lim }
 // rearm gives every session that another process left behind its full time:
 // nobody could reach it while that one was down.
 func (m *Manager) rearm() error {
-	at := time.Now().Add(m.lim.Grace + m.lim.Keep)
+	at := m.lim.expiry(true)
 	for after := ""; ; {
 		names, err := m.log.Sessions(m.ctx, after, dueBatch)
 		if err != nil || len(names) == 0 {
@@ -122,18 +128,19 @@ func (m *Manager) rearm() error {
 	}
 }
 
-// run starts a goroutine that Close waits for.
-func (m *Manager) run(f func()) {
+// run starts a goroutine that Close waits for; false once nothing may start.
+func (m *Manager) run(f func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return
+		return false
 	}
 	m.others.Add(1)
 	go func() {
 		defer m.others.Done()
 		f()
 	}()
+	return true
 }
 
 // enter counts one more writer to the log; false once nothing may start.
@@ -174,6 +181,56 @@ func (m *Manager) loaded(name string) *Session {
 	return m.sessions[name]
 }
 
+// touched is loaded with a sign of life, which nobody who unloads can miss.
+func (m *Manager) touched(name string) *Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[name]
+	if s != nil {
+		s.touch()
+	}
+	return s
+}
+
+// holdUnloaded keeps others from loading a session that is not in memory until
+// free is called. nil: it is there, or somebody else holds it.
+func (m *Manager) holdUnloaded(name string) (free func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessions[name] != nil || m.loading[name] != nil {
+		return nil
+	}
+	return m.hold(name)
+}
+
+// hold is holdUnloaded with the lock held.
+func (m *Manager) hold(name string) (free func()) {
+	wait := make(chan struct{})
+	m.loading[name] = wait
+	return func() {
+		m.mu.Lock()
+		delete(m.loading, name)
+		m.mu.Unlock()
+		close(wait)
+	}
+}
+
+// waitLoaded waits until nobody holds the session's name.
+func (m *Manager) waitLoaded(ctx context.Context, name string) error {
+	m.mu.Lock()
+	wait := m.loading[name]
+	m.mu.Unlock()
+	if wait == nil {
+		return nil
+	}
+	select {
+	case <-wait:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (m *Manager) all() []*Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,14 +241,78 @@ func (m *Manager) all() []*Session {
 	return list
 }
 
-// accountOf is the principal's account; the lock is held.
-func (m *Manager) accountOf(principal string) *account {
-	a := m.accounts[principal]
-	if a == nil {
-		a = &account{}
-		m.accounts[principal] = a
+// sessionsOf lists a principal's sessions, the one that was idle longest first.
+func (m *Manager) sessionsOf(principal string) []*Session {
+	others := func(s *Session) bool { return s.rec.Principal != principal }
+	return m.byIdleness(slices.DeleteFunc(m.all(), others))
+}
+
+func (m *Manager) byIdleness(list []*Session) []*Session {
+	slices.SortFunc(list, func(a, b *Session) int { return cmp.Compare(a.lastPost.Load(), b.lastPost.Load()) })
+	return list
+}
+
+// room counts one more session. At the principal's cap, its session that is
+// idle longest goes; at the cap of all, nobody's does for somebody else.
+func (m *Manager) room(principal string) (*account, error) {
+	for {
+		acc, err := m.tryRoom(principal)
+		if acc != nil || err != nil {
+			return acc, err
+		}
+		oldest := m.idlest(principal)
+		if oldest == nil {
+			m.meter.Add(Refused, "max-sessions", 1)
+			return nil, refuse("max-sessions", 10*time.Second, "there are as many sessions as there may be (--max-sessions)")
+		}
+		err = oldest.End(m.ctx, "pushed out by a newer session of the same principal")
+		if err != nil && !errors.Is(err, eventlog.ErrNoSession) {
+			return nil, err
+		}
 	}
-	return a
+}
+
+// tryRoom returns nothing if there are too many.
+func (m *Manager) tryRoom(principal string) (*account, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.drained {
+		return nil, refuse("drain", 5*time.Second, "segno is shutting down")
+	}
+	if a := m.accounts[principal]; m.inMemory >= m.lim.Sessions || a != nil && a.sessions >= m.lim.SessionsPerPrincipal {
+		return nil, nil
+	}
+	return m.occupied(principal), nil
+}
+
+// idlest is the principal's session whose client said nothing for longest and
+// for which nothing runs.
+func (m *Manager) idlest(principal string) *Session {
+	for _, s := range m.sessionsOf(principal) {
+		if !s.busy() {
+			return s
+		}
+	}
+	return nil
+}
+
+// list enters the session into the table.
+func (m *Manager) list(s *Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sessions[s.name] = s
+}
+
+// remove takes the session out of the table and holds its name until free is
+// called; nil if it was not there.
+func (m *Manager) remove(s *Session) (free func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessions[s.name] != s {
+		return nil
+	}
+	delete(m.sessions, s.name)
+	return m.hold(s.name)
 }
 
 // Draining is closed when Drain was called.
@@ -209,29 +330,39 @@ func (m *Manager) Drain() {
 }
 
 // Close stops every child, settles the calls that run, writes what is queued
-// and returns when nothing of the manager is left, or with ctx's error when
-// the store would not take the rest in time.
+// and returns when nothing of the manager is left, or with an error when the
+// store would not take the rest before ctx ended.
 func (m *Manager) Close(ctx context.Context) error {
 	m.Drain()
 	var stops sync.WaitGroup
 	for _, s := range m.all() {
-		stops.Go(func() { s.stopChild("Segno was shut down") })
+		stops.Go(func() { s.stopChild("segno was shut down") })
 	}
 	stops.Wait()
-	for _, s := range m.all() {
-		m.unload(s, "shutdown")
-	}
 	err := m.waitWritten(ctx)
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
 	m.cancel()
-	for _, s := range m.all() {
-		s.held.Open()
-	}
 	m.waitWritten(context.Background())
 	m.others.Wait()
+	for _, s := range m.all() {
+		s.shut()
+	}
 	return err
+}
+
+// shut leaves the session to the next process.
+func (s *Session) shut() {
+	if free := s.m.remove(s); free != nil {
+		free()
+		s.retire()
+		for _, st := range s.liveStreams() {
+			st.close()
+		}
+		s.over()
+		s.m.log.Release(s.name)
+	}
 }
 
 // childOf makes a child for the session, or hands out the one its principal
@@ -240,10 +371,7 @@ func (m *Manager) childOf(s *Session) (*child, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.shared {
-		if ch := m.commons[s.rec.Principal]; ch != nil {
-			ch.mu.Lock()
-			ch.members = append(ch.members, s)
-			ch.mu.Unlock()
+		if ch := m.commons[s.rec.Principal]; ch != nil && ch.joined(s) {
 			return ch, nil
 		}
 	}
@@ -271,8 +399,39 @@ func (m *Manager) childGone(ch *child) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.children--
-	ch.first.account.children--
+	ch.account.children--
 	if m.commons[ch.first.rec.Principal] == ch {
 		delete(m.commons, ch.first.rec.Principal)
 	}
+}
+
+// Vitals is what only the process that runs a session knows of it.
+type Vitals struct {
+	Seen    time.Time // last sign of life
+	Child   bool      // its server process runs
+	Readers map[string][]Seat
+}
+
+// Seat is a connection to a stream, as it is shown.
+type Seat struct {
+	Place uint64
+	Spare bool
+}
+
+// InMemory tells about the sessions in memory, by their name in the log.
+func (m *Manager) InMemory() map[string]Vitals {
+	all := map[string]Vitals{}
+	for _, s := range m.all() {
+		l := Vitals{Seen: time.Unix(0, s.lastSign.Load()), Readers: map[string][]Seat{}}
+		s.mu.Lock()
+		l.Child = s.child != nil
+		s.mu.Unlock()
+		for _, st := range s.liveStreams() {
+			if seats := st.shown(); len(seats) > 0 {
+				l.Readers[st.key.Stream] = seats
+			}
+		}
+		all[s.name] = l
+	}
+	return all
 }

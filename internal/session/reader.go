@@ -51,13 +51,14 @@ type Reader struct {
 	only     bool          // Fail: only the outcome is wanted now
 	first    *Delivery     // looked at already, see peek
 	over     bool          // the End was read
-	going    bool          // something was delivered before
 
 	// The stream's lock guards what retention looks at.
-	place   uint64    // up to which the connection took the bytes
-	moved   time.Time // when it last took some, or was given some to take
-	waiting bool      // it has taken everything
-	retired bool
+	place     uint64    // up to which the connection took the bytes
+	moved     time.Time // when it last took some, or was given some to take
+	waiting   bool      // it has taken everything
+	overtaken bool      // retention passed it, as it did not move
+	retired   bool
+	left      bool
 }
 
 type gap struct {
@@ -82,21 +83,6 @@ func (s *Session) attach(st *stream, place uint64, p Policy) *Reader {
 		other.nudge()
 	}
 	return r
-}
-
-// streamFor is the live stream of a name, or one that stands for it while
-// somebody reads.
-func (s *Session) streamFor(name string) *stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.streams[name]
-	if st == nil {
-		st = s.blankStream(name)
-		st.kept = s.kept[name]
-		st.closed = true
-		s.streams[name] = st
-	}
-	return st
 }
 
 // AttachCall attaches a connection to a call's stream, from its start.
@@ -133,10 +119,10 @@ func (r *Reader) nudge() {
 }
 
 // Next returns what comes next and does not wait for it. What is not for
-// clients is left out.
+// clients is left out. Of a session that is over, nothing comes any more.
 func (r *Reader) Next(ctx context.Context) (Delivery, error) {
-	if spare, retired := r.seat(); retired || spare {
-		return Delivery{Spare: spare, Retired: retired}, nil
+	if d, served := r.seat(); !served {
+		return d, nil
 	}
 	d := Delivery{}
 	var err error
@@ -145,7 +131,6 @@ func (r *Reader) Next(ctx context.Context) (Delivery, error) {
 	} else if d, err = r.next(ctx); err != nil {
 		return d, err
 	}
-	r.going = true
 	r.st.mu.Lock()
 	r.moved, r.waiting = time.Now(), d.Wait
 	r.st.mu.Unlock()
@@ -162,35 +147,44 @@ func (r *Reader) peek(ctx context.Context) (*Delivery, error) {
 	return r.first, nil
 }
 
-// seat tells whether the connection is a spare, and whether it is one too many.
-func (r *Reader) seat() (spare, retired bool) {
-	r.st.mu.Lock()
-	defer r.st.mu.Unlock()
-	return r.st.seats[len(r.st.seats)-1] != r, r.retired
+// seat tells whether this is the connection that gets the events, or else what
+// it gets.
+func (r *Reader) seat() (d Delivery, served bool) {
+	st := r.st
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	n := len(st.seats)
+	switch {
+	case st.gone || r.left || n == 0:
+		return Delivery{Ended: true}, false
+	case r.retired:
+		return Delivery{Retired: true}, false
+	case st.seats[n-1] != r:
+		return Delivery{Spare: true}, false
+	}
+	return Delivery{}, true
 }
 
 func (r *Reader) next(ctx context.Context) (Delivery, error) {
 	for {
+		r.skip()
 		if len(r.rest.Events) == 0 && !r.over {
-			d, again, err := r.read(ctx)
-			if err != nil || !again {
+			if d, again, err := r.read(ctx); err != nil || !again {
 				return d, err
 			}
 			continue
 		}
-		run := r.run()
-		if len(run.Events) == 0 && !r.over {
-			continue
-		}
 		if r.gap != nil {
 			next := r.follow.At()
-			if len(run.Events) > 0 {
-				next = run.Events[0].Seq
+			if len(r.rest.Events) > 0 {
+				next = r.rest.Events[0].Seq
 			}
-			r.rest = eventlog.Page{Term: run.Term, Events: slices.Concat(run.Events, r.rest.Events)}
 			return r.tell(ctx, next)
 		}
-		return Delivery{Term: run.Term, Events: run.Events, Ended: r.over && len(r.rest.Events) == 0}, nil
+		d := Delivery{Term: r.rest.Term, Events: r.run()}
+		r.skip()
+		d.Ended = r.over && len(r.rest.Events) == 0 && r.gap == nil
+		return d, nil
 	}
 }
 
@@ -203,9 +197,10 @@ func (r *Reader) read(ctx context.Context) (d Delivery, again bool, err error) {
 	case err != nil:
 		return Delivery{}, false, err
 	case step.Gap != nil:
-		return Delivery{}, true, r.missed(ctx, *step.Gap)
+		return Delivery{}, true, r.missed(ctx, *step.Gap, r.reason())
 	case len(step.Page.Events) > 0:
 		r.rest = step.Page
+		r.over = step.Page.Events[len(step.Page.Events)-1].Kind == eventlog.End
 		return Delivery{}, true, nil
 	case r.gap != nil:
 		d, err = r.tell(ctx, step.Page.Top+1)
@@ -214,46 +209,62 @@ func (r *Reader) read(ctx context.Context) (d Delivery, again bool, err error) {
 	return Delivery{Wait: !step.Page.Ended, Ended: step.Page.Ended}, false, nil
 }
 
-// run takes from the rest the next events that are all for the client.
-func (r *Reader) run() eventlog.Page {
-	events := r.rest.Events
-	from := 0
-	for from < len(events) && !r.wanted(&events[from]) {
-		from++
-	}
-	to := from
-	for to < len(events) && r.wanted(&events[to]) {
-		to++
-	}
-	r.rest.Events = events[to:]
-	if n := len(r.rest.Events); n == 1 && r.rest.Events[0].Kind == eventlog.End {
-		r.rest.Events = nil
-	}
-	r.over = r.over || len(events) > 0 && events[len(events)-1].Kind == eventlog.End
-	return eventlog.Page{Term: r.rest.Term, Events: events[from:to]}
-}
+// use is what becomes of an event on its way to this client.
+type use uint8
 
-// wanted tells whether an event is for this client. What its policy leaves out
-// is told as lost like anything else.
-func (r *Reader) wanted(e *eventlog.Event) bool {
+const (
+	deliver use = iota
+	skip        // not for clients, or needed no more
+	leave       // told as lost, as the client's policy wants
+)
+
+func (r *Reader) use(e *eventlog.Event) use {
 	switch e.Kind {
 	case eventlog.Opening, eventlog.End:
-		return false
-	case eventlog.Request:
-		return !r.only && !r.st.settled(e.Seq)
+		return skip
 	case eventlog.Outcome:
-		return true
+		return deliver
+	case eventlog.Request:
+		if r.st.settled(e.Seq) {
+			return skip
+		}
+		if !r.only {
+			return deliver
+		}
 	}
 	if r.only || e.Seq <= r.liveFrom {
-		r.widen(eventlog.Gap{After: e.Seq - 1, Next: e.Seq + 1, Lost: 1}, notice.Policy)
-		return false
+		return leave
 	}
-	return true
+	return deliver
+}
+
+// skip moves on to the next event that is for the client.
+func (r *Reader) skip() {
+	for len(r.rest.Events) > 0 {
+		e := &r.rest.Events[0]
+		switch r.use(e) {
+		case deliver:
+			return
+		case leave:
+			r.widen(eventlog.Gap{After: e.Seq - 1, Next: e.Seq + 1, Lost: 1}, notice.Policy)
+		}
+		r.rest.Events = r.rest.Events[1:]
+	}
+}
+
+// run takes the events from here on that are all for the client.
+func (r *Reader) run() []eventlog.Event {
+	events, n := r.rest.Events, 0
+	for n < len(events) && r.use(&events[n]) == deliver {
+		n++
+	}
+	r.rest.Events = events[n:]
+	return events[:n:n]
 }
 
 // missed notes a gap and does what the policy says.
-func (r *Reader) missed(ctx context.Context, g eventlog.Gap) error {
-	r.widen(g, r.reason())
+func (r *Reader) missed(ctx context.Context, g eventlog.Gap, reason string) error {
+	r.widen(g, reason)
 	switch r.policy {
 	case Live:
 		info, err := r.st.s.m.log.Stat(ctx, r.st.key)
@@ -279,10 +290,13 @@ func (r *Reader) fail(g eventlog.Gap) {
 	}
 }
 
-// reason is why events are missing: of a connection that was served already,
-// because it did not read.
+// reason is why events are missing: of a connection that was overtaken, because
+// it did not read.
 func (r *Reader) reason() string {
-	if r.going {
+	r.st.mu.Lock()
+	defer r.st.mu.Unlock()
+	if r.overtaken {
+		r.overtaken = false
 		return notice.SlowReader
 	}
 	return notice.Retention
@@ -301,12 +315,16 @@ func (r *Reader) widen(g eventlog.Gap, reason string) {
 // tell makes the notice of the gap. Its id is the place just before what follows.
 func (r *Reader) tell(ctx context.Context, next uint64) (Delivery, error) {
 	g := r.gap
-	r.gap = nil
 	g.Next = next
 	info, err := r.st.s.m.log.Stat(ctx, r.st.key)
+	if errors.Is(err, eventlog.ErrNoStream) {
+		return Delivery{Ended: true}, nil
+	}
 	if err != nil {
 		return Delivery{}, err
 	}
+	r.gap = nil
+	r.handsOut(true)
 	s := r.st.s
 	s.m.meter.Add(Gaps, g.reason, 1)
 	s.log.Warn("events are missing", "stream", r.Stream(), "reason", g.reason, "after", g.After, "next", g.Next, "lost", g.Lost)
@@ -326,6 +344,7 @@ func (r *Reader) PrimingID(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	r.handsOut(true)
 	r.st.mu.Lock()
 	place := r.place
 	r.st.mu.Unlock()
@@ -340,12 +359,18 @@ func (r *Reader) AppendID(dst []byte, term string, seq uint64) []byte {
 // Sent tells that the connection took the bytes of everything up to seq.
 // ids says that event ids went with them.
 func (r *Reader) Sent(seq uint64, ids bool) {
-	if ids && r.st.kept != nil {
-		r.st.kept.idsOut.Store(true)
-	}
+	r.handsOut(ids)
 	r.st.mu.Lock()
 	r.place, r.moved = max(r.place, seq), time.Now()
 	r.st.mu.Unlock()
+}
+
+// handsOut notes whether the client gets an id of the stream, so that it may
+// come back with it.
+func (r *Reader) handsOut(id bool) {
+	if id && r.st.kept != nil {
+		r.st.kept.idsOut.Store(true)
+	}
 }
 
 // Beat tells that a heartbeat was written: a sign of life, and what was sent
@@ -371,22 +396,26 @@ func (s *Session) handed(place uint64) {
 	}
 }
 
-// Close gives the seat up; a spare takes over.
+// Close gives the seat up; a spare takes over. It may be called twice.
 func (r *Reader) Close() {
 	r.follow.Close()
 	st := r.st
 	st.mu.Lock()
+	if r.left {
+		st.mu.Unlock()
+		return
+	}
+	r.left = true
 	st.seats = slices.DeleteFunc(st.seats, func(o *Reader) bool { return o == r })
-	if n := len(st.seats); n > 0 {
+	n := len(st.seats)
+	if n > 0 {
 		st.seats[n-1].nudge()
 	}
-	alone := len(st.seats) == 0
 	st.mu.Unlock()
+	st.s.touch()
 	st.s.readers.Add(-1)
-	if alone && (st.running() || r.Own()) {
-		st.armAlone(st.s.m.lim)
-	}
-	if alone {
+	if n == 0 {
+		st.armAlone()
 		st.s.release(st)
 	}
 }
@@ -399,8 +428,26 @@ func (st *stream) overtakable() uint64 {
 		return ^uint64(0)
 	}
 	r := st.seats[n-1]
-	if r.waiting || time.Since(r.moved) < st.s.m.lim.WriteTimeout {
+	limit := st.s.m.lim.WriteTimeout
+	if r.waiting || limit < 0 || time.Since(r.moved) < limit {
 		return r.place
 	}
 	return ^uint64(0)
+}
+
+// overtake notes that retention went as far; the stream's lock is held.
+func (st *stream) overtake(through uint64) {
+	if n := len(st.seats); n > 0 && through > st.seats[n-1].place {
+		st.seats[n-1].overtaken = true
+	}
+}
+
+func (st *stream) shown() []Seat {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	var seats []Seat
+	for i, r := range st.seats {
+		seats = append(seats, Seat{Place: r.place, Spare: i < len(st.seats)-1})
+	}
+	return seats
 }

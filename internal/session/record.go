@@ -124,41 +124,29 @@ const deadSuffix = ".x"
 func deadID() string { return random(eventlog.StreamLen) + deadSuffix }
 
 // initialized takes the answer to the client's initialize: what the session is
-// from now on, and what the client hears of it. It returns the answer and the
-// session's record to be written with it.
-func (s *Session) initialized(ch *child, c *call, raw []byte) (answer, record []byte) {
+// from now on. It returns what the client hears of it; the record is to be
+// written with that.
+func (s *Session) initialized(ch *child, raw []byte) (answer []byte) {
 	msg, err := wire.Parse(raw)
 	if err != nil || msg.Kind != wire.Result {
 		s.doom()
 		ch.settleReady(errRefusedInit)
-		return raw, nil
+		return raw
 	}
 	version := msg.StringAt("result", "protocolVersion")
 	answer, addLogging := advertise(&msg, version)
 	s.mu.Lock()
 	s.rec.Negotiated = legacy(version)
 	s.rec.AddLogging = addLogging
-	record = s.rec.encode()
 	s.mu.Unlock()
 	ch.mu.Lock()
-	ch.initDone = answer
+	ch.initDone = raw
 	ch.mu.Unlock()
 	ch.settleReady(nil)
-	return answer, record
+	return answer
 }
 
 var errRefusedInit = errors.New("the MCP server refused initialize")
-
-// doom ends a session soon whose initialize was refused, when its client has
-// had time to read why.
-func (s *Session) doom() {
-	s.mu.Lock()
-	s.doomed = true
-	s.mu.Unlock()
-	time.AfterFunc(doomAfter, func() { s.End(s.m.ctx, "refused") })
-}
-
-const doomAfter = 10 * time.Second
 
 // legacy is the version that a session can have: a server that answers
 // initialize with one that has no sessions is taken at its newest that has.
@@ -217,7 +205,7 @@ func (s *Session) learn(c *call, kind wire.Kind) {
 	}
 	switch c.method {
 	case wire.SetLevel:
-		s.setLevel(c.set)
+		s.change(func(r *record) { r.Level = c.set })
 	case wire.Subscribe, wire.Unsubscribe:
 		s.change(func(r *record) { r.subscribe(c.set, c.method == wire.Subscribe) })
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -28,11 +29,14 @@ type Resumption struct {
 	// come, so the answer is 204.
 	Reader    *Reader
 	PrimingID string
-	// Without a Reader: the notice, for gone the call's error, and their ids.
+	// Without a Reader: the notice and, for gone, an error for each request of
+	// the stream whose outcome the client is not known to have. Answer is the
+	// first of Answers; all of them go with AnswerID.
 	Notice   []byte
 	NoticeID string
 	Answer   []byte
 	AnswerID string
+	Answers  [][]byte
 	// For the log line.
 	Stream       string
 	After, First uint64
@@ -63,12 +67,12 @@ func (s *Session) resume(ctx context.Context, lastEventID string, p Policy) (*Re
 	}
 	c, err := eventlog.ParseCursor(lastEventID)
 	if err != nil {
-		return s.unknown(lastEventID), nil
+		return s.unknown(), nil
 	}
 	info, err := s.m.log.Stat(ctx, eventlog.Key{Session: s.name, Stream: c.Stream})
 	switch {
 	case errors.Is(err, eventlog.ErrNoStream) || errors.Is(err, eventlog.ErrNoSession):
-		return s.unknown(lastEventID), nil
+		return s.unknown(), nil
 	case err != nil:
 		return nil, err
 	case info.Dropped:
@@ -77,7 +81,8 @@ func (s *Session) resume(ctx context.Context, lastEventID string, p Policy) (*Re
 	return s.resumeAt(ctx, c, info, p)
 }
 
-func (s *Session) unknown(lastEventID string) *Resumption {
+func (s *Session) unknown() *Resumption {
+	s.m.meter.Add(Gaps, notice.Unknown, 1)
 	return &Resumption{
 		Result: Unknown, PrimingID: deadID(), NoticeID: deadID(),
 		Notice: notice.Gap(s.Level(), "", notice.Unknown, eventlog.Gap{}),
@@ -86,37 +91,66 @@ func (s *Session) unknown(lastEventID string) *Resumption {
 
 func (s *Session) dropped(c eventlog.Cursor, info eventlog.Info) *Resumption {
 	s.m.meter.Add(Gaps, notice.Gone, 1)
-	return &Resumption{
+	r := &Resumption{
 		Result: GoneCall, Stream: c.Stream, After: c.Seq, PrimingID: deadID(),
 		Notice: notice.Gap(s.Level(), c.Stream, notice.Gone, eventlog.Gap{}), NoticeID: deadID(),
-		Answer: notice.UnknownOutcome(info.Memo, "the events of this call are no longer kept", ""), AnswerID: deadID(),
+		AnswerID: deadID(),
 	}
+	if bytes.HasPrefix(info.Memo, []byte(provenMark)) {
+		return r
+	}
+	for _, id := range elements(info.Memo) {
+		r.Answers = append(r.Answers, notice.UnknownOutcome(id, "the events of this call are no longer kept", ""))
+	}
+	if len(r.Answers) > 0 {
+		r.Answer = r.Answers[0]
+	}
+	return r
 }
 
 func (s *Session) resumeAt(ctx context.Context, c eventlog.Cursor, info eventlog.Info, p Policy) (*Resumption, error) {
 	place, holds := info.Place(c)
 	r := &Resumption{Stream: c.Stream, After: place, Top: info.Top, Floor: info.Floor, First: place + 1}
-	s.proves(c.Stream, place, info)
+	if holds {
+		s.proves(c.Stream, place, info)
+	}
 	if holds && info.Ended && place+1 >= info.Top {
 		r.Result = Current
 		return r, nil
 	}
-	st := s.streamFor(c.Stream)
-	reader := s.attach(st, place, p)
-	r.Reader = reader
+	reader := s.attach(s.streamFor(c.Stream), place, p)
 	r.PrimingID = idAt(info, c.Stream, place, random(eventlog.AgainLen))
+	reader.handsOut(true)
 	if !holds {
-		r.Result = Diverged
-		reader.gap = &gap{Gap: eventlog.Gap{After: place, Lost: c.Seq - min(c.Seq, place)}, reason: notice.Store}
-		return r, nil
+		r.Result, r.Reader = Diverged, reader
+		return r, reader.missed(ctx, eventlog.Gap{After: place, Next: place + 1, Lost: c.Seq - min(c.Seq, place)}, notice.Store)
 	}
 	first, err := reader.peek(ctx)
 	if err != nil {
 		reader.Close()
 		return nil, err
 	}
-	r.Result = s.judge(r, first, info)
+	if first.Ended && len(first.Events) == 0 {
+		return s.nothing(ctx, r, reader, c)
+	}
+	r.Result, r.Reader = s.judge(r, first, info), reader
 	return r, nil
+}
+
+// nothing is the answer where a stream has ended and what follows the cursor is
+// not for clients, or where it was dropped just now. An empty stream would be
+// asked for again and again.
+func (s *Session) nothing(ctx context.Context, r *Resumption, reader *Reader, c eventlog.Cursor) (*Resumption, error) {
+	reader.Close()
+	info, err := s.m.log.Stat(ctx, eventlog.Key{Session: s.name, Stream: c.Stream})
+	switch {
+	case err == nil && info.Dropped:
+		return s.dropped(c, info), nil
+	case errors.Is(err, eventlog.ErrNoStream):
+		return s.unknown(), nil
+	}
+	r.Result = Current
+	return r, err
 }
 
 // judge names the result by what comes first.
@@ -125,6 +159,7 @@ func (s *Session) judge(r *Resumption, first *Delivery, info eventlog.Info) stri
 	case first.Wait:
 		return Current
 	case first.Notice != nil:
+		s.m.meter.Observe(ResumeReplayed, "", float64(info.Events))
 		return Evicted
 	case len(first.Events) > 0:
 		r.First = first.Events[0].Seq
@@ -157,17 +192,21 @@ func (s *Session) Ack(ctx context.Context, lastEventID string) error {
 	if err != nil {
 		return eventlog.ErrCursor
 	}
-	key := eventlog.Key{Session: s.name, Stream: c.Stream}
-	info, err := s.m.log.Stat(ctx, key)
-	if err != nil || info.Dropped {
+	info, err := s.m.log.Stat(ctx, eventlog.Key{Session: s.name, Stream: c.Stream})
+	switch {
+	case errors.Is(err, eventlog.ErrNoStream) || err == nil && info.Dropped:
 		return eventlog.ErrCursor
+	case err != nil:
+		return err
 	}
 	place, holds := info.Place(c)
 	if !holds {
 		return eventlog.ErrCursor
 	}
 	s.proves(c.Stream, place, info)
-	s.streamFor(c.Stream).received(place)
+	if st := s.liveStream(c.Stream); st != nil {
+		st.received(place)
+	}
 	return nil
 }
 
@@ -177,7 +216,7 @@ func (st *stream) received(place uint64) {
 	through := st.window.Through(min(place, st.overtakable()))
 	st.mu.Unlock()
 	if through > 0 {
-		st.trim(through, eventlog.Pinned)
+		st.trim(through)
 	}
 	st.s.release(st)
 }

@@ -18,7 +18,7 @@ type builder struct {
 	st     *stream // the stream that events and asks are for
 	events []eventlog.Event
 	asks   []*ask
-	record []byte
+	record bool
 }
 
 // route takes a batch of messages, which are valid until it returns.
@@ -73,7 +73,7 @@ func (b *builder) flush() {
 		b.drop("stream ended", len(b.events))
 	}
 	clear(b.events)
-	b.st, b.events, b.asks, b.record = nil, b.events[:0], nil, nil
+	b.st, b.events, b.asks, b.record = nil, b.events[:0], nil, false
 }
 
 func (b *builder) drop(why string, n int) {
@@ -135,11 +135,6 @@ func (b *builder) response(msg *wire.Message) {
 		return
 	}
 	s := c.st.s
-	raw := wire.AppendSplice(nil, msg.Raw, wire.Edit{Span: msg.ID, With: c.id})
-	var record []byte
-	if c.init {
-		raw, record = s.initialized(b.ch, c, raw)
-	}
 	how := "result"
 	if msg.Kind == wire.Failure {
 		how = "error"
@@ -148,11 +143,13 @@ func (b *builder) response(msg *wire.Message) {
 		b.drop("late response", 1)
 		return
 	}
+	raw := wire.AppendSplice(nil, msg.Raw, wire.Edit{Span: msg.ID, With: c.id})
+	if c.init {
+		raw = s.initialized(b.ch, raw)
+	}
 	s.learn(c, msg.Kind)
 	b.add(c.st, eventlog.Outcome, raw)
-	if record != nil {
-		b.record = record
-	}
+	b.record = b.record || c.init
 	if c.st.lastOf(1) {
 		b.add(c.st, eventlog.End, nil)
 	}
@@ -178,10 +175,10 @@ func (ch *child) shook(msg *wire.Message) bool {
 func (b *builder) request(msg *wire.Message) {
 	switch {
 	case msg.Method == wire.Ping:
-		b.reply(wire.AppendResponse(nil, msg.IDText(), []byte("{}")))
+		b.ch.say(wire.AppendResponse(nil, msg.IDText(), []byte("{}")))
 		return
 	case b.ch.m.shared:
-		b.reply(wire.AppendError(nil, msg.IDText(), wire.CodeNoMethod,
+		b.ch.say(wire.AppendError(nil, msg.IDText(), wire.CodeNoMethod,
 			"the server is shared by several sessions, so it cannot ask a client", nil))
 		return
 	}
@@ -190,12 +187,6 @@ func (b *builder) request(msg *wire.Message) {
 	raw := wire.AppendSplice(nil, msg.Raw, wire.Edit{Span: msg.ID, With: a.id})
 	b.add(st, eventlog.Request, raw)
 	b.asks = append(b.asks, a)
-}
-
-// reply answers the server without holding up what it says next.
-func (b *builder) reply(raw []byte) {
-	ch := b.ch
-	ch.m.run(func() { ch.conn.Send(ch.m.ctx, raw) })
 }
 
 // cancelled: the server takes back a request of its own.
@@ -284,19 +275,6 @@ func (ch *child) sessions() []*Session {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return append([]*Session(nil), ch.members...)
-}
-
-// callWith is the newest running call for which ok is true.
-func (s *Session) callWith(ok func(*call) bool) *call {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var found *call
-	for c := range s.calls {
-		if ok(c) && (found == nil || c.at.After(found.at)) {
-			found = c
-		}
-	}
-	return found
 }
 
 func askID(fence uint64, n int64) []byte {

@@ -5,18 +5,19 @@
 //
 // Everything that is said goes into the log first and is read back from there
 // by the connections, so nothing here knows how a client is connected. The
-// files: manager (the table of sessions), owner (opening, loading and ending
-// one), call (from a request to its outcome), child (the server process),
-// route (what the server says), asks (what it asks), stream (one stream's
-// writer), reader and resume (connections), repost (the same request again),
-// expiry and retain (what goes when), record (what survives a restart).
+// files: manager (the table of sessions), limits (what may be how much), owner
+// (opening, loading and ending one), call (from a request to its outcome),
+// child (the server process), route (what the server says), asks (what it
+// asks), stream (one stream's writer), reader and resume (connections), kept
+// (what is known of streams that are in the log, and the same request again),
+// idempotency (the same call again), expiry (what goes when), record (what
+// survives a restart).
 package session
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,27 +40,45 @@ type Session struct {
 	own     *stream
 	held    *retention.Held
 	breaker breaker
+	stock   stock
 
-	lastSign  atomic.Int64 // Unix time in nanoseconds
-	lastPost  atomic.Int64
-	bytes     atomic.Int64
-	readers   atomic.Int64 // connections
-	relieving atomic.Bool
-	life      *time.Timer
+	lastSign atomic.Int64 // Unix time in nanoseconds
+	lastPost atomic.Int64
+	readers  atomic.Int64 // connections
 
-	mu      sync.Mutex
-	rec     record
-	child   *child
-	streams map[string]*stream // running, or with readers
-	kept    map[string]*kept   // every call's stream in the log
-	byID    map[string]*kept   // the newest stream for a request id
-	past    []*kept            // ended streams that may go soon, oldest first
-	lasting []*kept            // those that a client may come back for
-	calls   map[*call]struct{}
-	asks    map[string]*ask
-	lastAsk int64
-	ended   bool
-	doomed  bool // initialize was refused
+	recording sync.Mutex // held while the record is encoded and written: no older one comes after a newer
+
+	mu       sync.Mutex
+	rec      record
+	child    *child
+	life     *time.Timer
+	streams  map[string]*stream // written or read in this process
+	kept     map[string]*kept   // calls' streams in the log that may be asked for again
+	byID     map[string]*kept   // the newest stream for a request id
+	past     []*kept            // ended streams that may go soon, oldest first
+	lasting  []*kept            // those that a client may come back for
+	calls    map[*call]struct{}
+	lastCall int64
+	asks     map[string]*ask
+	lastAsk  int64
+	ended    bool // out of the table: it starts nothing any more
+	doomed   bool // initialize was not answered by a result
+}
+
+// newSession makes a session that is in no table yet. It counts for the account
+// from now on.
+func (m *Manager) newSession(name string, rec *record, acc *account) *Session {
+	s := &Session{
+		m: m, name: name, rec: *rec, account: acc,
+		log:     m.logger.With("session", rec.Public, "principal", rec.Principal),
+		held:    retention.NewHeld(m.lim.HeldMax),
+		streams: map[string]*stream{}, kept: map[string]*kept{}, byID: map[string]*kept{},
+		calls: map[*call]struct{}{}, asks: map[string]*ask{},
+	}
+	s.own = s.blankStream(rec.Own)
+	s.streams[rec.Own] = s.own
+	s.posted()
+	return s
 }
 
 // ID is the session's id as the client knows it, of a session just created. It
@@ -100,23 +119,30 @@ func (s *Session) addsLogging() bool {
 	return s.rec.AddLogging
 }
 
-func (s *Session) setLevel(level string) {
-	s.change(func(r *record) { r.Level = level })
-}
-
-// change edits the session's record and writes it with the next append to the
-// session's own stream.
+// change edits the session's record and lets it be written with the next append
+// to the session's own stream.
 func (s *Session) change(edit func(*record)) {
 	s.mu.Lock()
 	edit(&s.rec)
-	raw := s.rec.encode()
 	s.mu.Unlock()
-	s.own.add(nil, nil, raw)
+	s.own.add(nil, nil, true)
 }
 
-// append writes to the log. A store that takes nothing for the moment is asked
-// again and again: what is on its way is held back, not lost.
-func (s *Session) append(a *eventlog.Append) error {
+func (s *Session) encoded() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rec.encode()
+}
+
+// append writes to the log, with the session's record as it then is if record
+// is set. A store that takes nothing for the moment is asked again and again:
+// what is on its way is held back, not lost.
+func (s *Session) append(a *eventlog.Append, record bool) error {
+	if record {
+		s.recording.Lock()
+		defer s.recording.Unlock()
+		a.Record = s.encoded()
+	}
 	a.Fence = s.claim.Fence
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := s.m.log.Append(s.m.ctx, *a)
@@ -132,12 +158,14 @@ func (s *Session) append(a *eventlog.Append) error {
 	}
 }
 
-// Deliver takes a notification or a response of the client.
+// Deliver takes a notification or a response of the client. That nobody waits
+// for it any more is no error; ctx bounds the wait for a server that starts.
 func (s *Session) Deliver(ctx context.Context, msg *wire.Message) error {
 	s.posted()
 	switch {
 	case msg.Kind == wire.Result || msg.Kind == wire.Failure:
-		return s.answerAsk(ctx, msg)
+		s.answerAsk(msg)
+		return nil
 	case msg.Method == wire.Cancelled:
 		s.cancelled(msg)
 		return nil
@@ -147,7 +175,7 @@ func (s *Session) Deliver(ctx context.Context, msg *wire.Message) error {
 	s.mu.Lock()
 	ch := s.child
 	s.mu.Unlock()
-	if ch == nil || msg.Method == wire.Initialized && ch.first != s {
+	if ch == nil {
 		return nil
 	}
 	select {
@@ -155,11 +183,15 @@ func (s *Session) Deliver(ctx context.Context, msg *wire.Message) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if ch.err != nil {
+	if ch.err != nil || msg.Method == wire.Initialized && !ch.greet() {
+		return nil
+	}
+	if err := ch.conn.Send(s.m.ctx, msg.Raw); err != nil {
+		s.log.Info("a notification did not reach the MCP server", "method", msg.Method, "error", err)
 		return nil
 	}
 	s.m.meter.Add(MessagesOut, "server", 1)
-	return ch.conn.Send(s.m.ctx, msg.Raw)
+	return nil
 }
 
 // cancelled: the client takes back a request. Its stream ends without a response.
@@ -179,22 +211,38 @@ func (s *Session) cancelled(msg *wire.Message) {
 
 // began counts the call among those that run.
 func (s *Session) began(c *call, o CallOptions) {
-	s.mu.Lock()
-	s.calls[c] = struct{}{}
-	s.mu.Unlock()
-	s.m.meter.Add(StreamsOpen, "", 1)
 	if c.trace == nil {
 		c.trace = o.Trace
 	}
 	c.traced = s.m.tracer.Call(c.trace, s.rec.Public, c.st.key.Stream, c.method, c.tool)
+	s.m.meter.Add(StreamsOpen, "", 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastCall++
+	c.n = s.lastCall
+	s.calls[c] = struct{}{}
 }
 
+// callWith is the newest running call for which ok is true.
+func (s *Session) callWith(ok func(*call) bool) *call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found *call
+	for c := range s.calls {
+		if (found == nil || c.n > found.n) && ok(c) {
+			found = c
+		}
+	}
+	return found
+}
+
+// callsOf lists the running calls of a stream, or all if it is nil.
 func (s *Session) callsOf(st *stream) []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []*call
 	for c := range s.calls {
-		if c.st == st {
+		if st == nil || c.st == st {
 			found = append(found, c)
 		}
 	}
@@ -202,27 +250,42 @@ func (s *Session) callsOf(st *stream) []*call {
 }
 
 // newStream makes a stream that calls are about to be written to.
-func (s *Session) newStream(name string, k *kept, calls int) *stream {
-	st := s.blankStream(name)
+func (s *Session) newStream(k *kept, calls int) *stream {
+	st := s.blankStream(k.stream)
 	st.kept, st.left = k, calls
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.streams[name] = st
+	s.streams[k.stream] = st
 	return st
 }
 
 func (s *Session) blankStream(name string) *stream {
-	return &stream{s: s, key: eventlog.Key{Session: s.name, Stream: name}, open: map[uint64]*ask{}}
+	return &stream{s: s, key: eventlog.Key{Session: s.name, Stream: name}}
 }
 
-// streamEnded: the End of the stream is in the log.
-func (s *Session) streamEnded(st *stream) {
+// streamFor is the live stream of a name, or one that stands for it while
+// somebody reads.
+func (s *Session) streamFor(name string) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := st.kept; k != nil && !k.ended {
-		k.ended, k.endedAt = true, time.Now().UnixNano()
-		s.past = append(s.past, k)
+	if k := s.kept[name]; k != nil && k.awaited > 0 {
+		k.awaited--
 	}
+	st := s.streams[name]
+	if st == nil {
+		st = s.blankStream(name)
+		st.kept = s.kept[name]
+		st.closed, st.ended, st.gone = true, true, s.ended
+		s.streams[name] = st
+	}
+	return st
+}
+
+// liveStream is the stream if it is written or read, else nil.
+func (s *Session) liveStream(name string) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.streams[name]
 }
 
 // release forgets a stream that nobody writes to or reads any more.
@@ -231,55 +294,25 @@ func (s *Session) release(st *stream) {
 	defer s.mu.Unlock()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st != s.own && len(st.seats) == 0 && st.left <= 0 && !st.writing && len(st.queue) == 0 {
+	over := st.closed && !st.writing && len(st.queue) == 0 && len(st.seats) == 0
+	if over && st != s.own && s.streams[st.key.Stream] == st {
 		delete(s.streams, st.key.Stream)
 	}
 }
 
-func (s *Session) keptOf(stream string) *kept {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.kept[stream]
-}
-
-// endedStreams lists the ended streams, those that may go soon first.
-func (s *Session) endedStreams() []*kept {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	gone := func(k *kept) bool { return k.gone }
-	s.past = slices.DeleteFunc(s.past, gone)
-	s.lasting = slices.DeleteFunc(s.lasting, gone)
-	return slices.Concat(s.past, s.lasting)
-}
-
-// overdue returns the streams that ended before the time and that nobody can
-// come back for.
-func (s *Session) overdue(before int64) (due []*kept) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for ; n < len(s.past) && s.past[n].endedAt < before; n++ {
-		switch k := s.past[n]; {
-		case k.gone:
-		case k.idsOut.Load() || k.keyed:
-			s.lasting = append(s.lasting, k)
-		default:
-			due = append(due, k)
-		}
-	}
-	clear(s.past[:n])
-	s.past = s.past[n:]
-	return due
+// discard takes back a stream whose opening could not be written.
+func (s *Session) discard(st *stream) {
+	s.forget(st.kept)
+	st.close()
+	s.release(st)
 }
 
 func (s *Session) liveStreams() []*stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := []*stream{s.own}
+	all := make([]*stream, 0, len(s.streams))
 	for _, st := range s.streams {
-		if st != s.own {
-			all = append(all, st)
-		}
+		all = append(all, st)
 	}
 	return all
 }

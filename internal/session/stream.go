@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -22,38 +23,35 @@ type stream struct {
 	queue   []eventlog.Event
 	idle    []eventlog.Event // the other half of a double buffer
 	asks    []*ask           // one for each Request in queue, in order
-	record  []byte           // to be set with the next append
+	record  bool             // the session's record goes with the next append
 	writing bool
-	closed  bool // an End was added: nothing follows
+	closed  bool // nothing can be added any more
+	gone    bool // the session has ended, or another process owns it
 	top     uint64
 	ended   bool // the End is in the log
 	window  retention.Window
 	open    map[uint64]*ask // the server's requests that wait for an answer, by seq
 	seats   []*Reader       // connections, the newest last
 	left    int             // calls without an outcome
+	waits   int             // requests of the server without an answer
 	lonely  *time.Timer     // runs while nobody is connected
 	since   time.Time       // since when
+	look    time.Time       // when lonely fires
 	flush   []chan struct{} // closed when nothing is being written
 }
 
 // add queues events for the log. It reports false, and takes nothing, if the
 // stream is at its end.
-func (st *stream) add(events []eventlog.Event, asks []*ask, record []byte) bool {
-	bytes := int64(0)
-	for i := range events {
-		bytes += int64(len(events[i].Data))
-	}
+func (st *stream) add(events []eventlog.Event, asks []*ask, record bool) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.closed {
 		return false
 	}
-	st.s.held.Add(bytes)
+	st.s.held.Add(payload(events))
 	st.queue = append(st.queue, events...)
 	st.asks = append(st.asks, asks...)
-	if record != nil {
-		st.record = record
-	}
+	st.record = st.record || record
 	st.closed = len(events) > 0 && events[len(events)-1].Kind == eventlog.End
 	if !st.writing && st.s.m.enter() {
 		st.writing = true
@@ -62,17 +60,24 @@ func (st *stream) add(events []eventlog.Event, asks []*ask, record []byte) bool 
 	return true
 }
 
+func payload(events []eventlog.Event) (n int64) {
+	for i := range events {
+		n += int64(len(events[i].Data))
+	}
+	return n
+}
+
 // write appends what is queued until nothing is.
 func (st *stream) write() {
 	defer st.s.m.leave()
 	for {
-		a, ok := st.take()
+		a, record, ok := st.take()
 		if !ok {
 			st.s.release(st)
 			return
 		}
-		if err := st.s.append(&a); err != nil {
-			st.lose(err)
+		if err := st.s.append(&a, record); err != nil {
+			st.lose(&a, err)
 			return
 		}
 		st.wrote(&a)
@@ -81,81 +86,89 @@ func (st *stream) write() {
 
 // take makes an append of the whole queue. Requests of the server are known as
 // open before anyone can read them.
-func (st *stream) take() (eventlog.Append, bool) {
+func (st *stream) take() (a eventlog.Append, record, ok bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if len(st.queue) == 0 && st.record == nil {
+	if len(st.queue) == 0 && !st.record {
 		st.writeDone()
-		return eventlog.Append{}, false
+		return a, false, false
 	}
-	a := eventlog.Append{Key: st.key, After: st.top, Events: st.queue, Record: st.record}
+	a = eventlog.Append{Key: st.key, After: st.top, Events: st.queue}
 	for i := range a.Events {
 		switch a.Events[i].Kind {
 		case eventlog.Request:
-			st.asks[0].seq = st.top + uint64(i) + 1
-			st.open[st.asks[0].seq] = st.asks[0]
+			st.opens(st.asks[0], st.top+uint64(i)+1)
 			st.asks = st.asks[1:]
 			a.Durable = true
 		case eventlog.Outcome:
 			a.Durable = true
 		case eventlog.End:
 			a.Durable = true
-			a.Due = time.Now().Add(st.s.m.lim.RetainAge)
+			a.Due = after(st.s.m.lim.RetainAge)
 		}
 	}
-	st.queue, st.idle, st.record = st.idle[:0], nil, nil
-	return a, true
+	record = st.record
+	st.queue, st.idle, st.record = st.idle[:0], nil, false
+	return a, record, true
+}
+
+// opens notes a request of the server under its seq, unless it was settled
+// before it came this far. The lock is held.
+func (st *stream) opens(a *ask, seq uint64) {
+	a.seq = seq
+	if a.done {
+		return
+	}
+	if st.open == nil {
+		st.open = map[uint64]*ask{}
+	}
+	st.open[seq] = a
 }
 
 // wrote accounts for an append that is in the log.
 func (st *stream) wrote(a *eventlog.Append) {
-	bytes := int64(0)
+	n, bytes := int64(len(a.Events)), payload(a.Events)
 	lim := retention.Bounds{Events: st.s.m.lim.RetainEvents, Bytes: st.s.m.lim.RetainBytes}
 	st.mu.Lock()
 	for i := range a.Events {
-		n := int64(len(a.Events[i].Data))
-		bytes += n
-		if !eventlog.Pinned.Has(a.Events[i].Kind) {
-			st.window.Push(st.top+uint64(i)+1, n, lim)
+		if e := &a.Events[i]; !eventlog.Pinned.Has(e.Kind) {
+			st.window.Push(st.top+uint64(i)+1, int64(len(e.Data)), lim)
 		}
 	}
-	st.top += uint64(len(a.Events))
+	st.top += uint64(n)
+	st.ended = n > 0 && a.Events[n-1].Kind == eventlog.End
+	ended := st.ended
 	clear(a.Events)
 	st.idle = a.Events[:0]
-	st.ended = st.closed && len(st.queue) == 0
-	ended := st.ended
 	through := st.window.Excess(lim, st.overtakable())
+	st.overtake(through)
 	st.mu.Unlock()
-	n := int64(len(a.Events))
 	st.s.held.Done(bytes)
-	st.s.m.meter.Add(RetainedEvents, "", float64(n))
+	if ended {
+		st.s.streamEnded(st.kept)
+	}
 	if st.kept != nil {
 		st.kept.add(n, bytes)
 	}
-	st.s.grew(bytes + n*eventOverhead)
+	st.s.grew(n, bytes)
 	if through > 0 {
-		st.trim(through, eventlog.Pinned)
-	}
-	if ended {
-		st.s.streamEnded(st)
+		st.trim(through)
 	}
 }
 
 // lose drops what can never be written: the session has another owner, or the
-// log is closed.
-func (st *stream) lose(err error) {
+// log is closed, or it has lost what the append follows.
+func (st *stream) lose(a *eventlog.Append, err error) {
 	st.mu.Lock()
-	bytes := int64(0)
-	for i := range st.queue {
-		bytes += int64(len(st.queue[i].Data))
-	}
-	st.queue, st.closed = nil, true
+	bytes := payload(a.Events) + payload(st.queue)
+	st.queue, st.asks, st.closed = nil, nil, true
 	st.writeDone()
 	st.mu.Unlock()
 	st.s.held.Done(bytes)
-	if errors.Is(err, eventlog.ErrFenced) || errors.Is(err, eventlog.ErrNoSession) {
+	if !errors.Is(err, eventlog.ErrClosed) && !errors.Is(err, context.Canceled) && !errors.Is(err, eventlog.ErrUnavailable) {
 		st.s.lost(err)
 	}
+	st.s.release(st)
 }
 
 // writeDone says that nothing is being written; the lock is held.
@@ -180,30 +193,52 @@ func (st *stream) flushed() {
 	<-c
 }
 
-// close lets nothing be added any more and sends the connections home.
+// close lets nothing be added any more and stops the clocks.
 func (st *stream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.closed = true
+	st.disarmAlone()
+}
+
+// leave is close that also sends the connections home.
+func (st *stream) leave() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.closed, st.gone = true, true
 	st.disarmAlone()
 	for _, r := range st.seats {
 		r.nudge()
 	}
 }
 
-// trim lets the log forget what retention does not keep any more.
-func (st *stream) trim(through uint64, keep eventlog.Kinds) {
-	done, err := st.s.m.log.Trim(st.s.m.ctx, st.key, st.s.claim.Fence, through, keep)
+// trim lets the log forget what retention does not keep any more, and tells how
+// many bytes that were. What the server asked is spared while an answer is due.
+func (st *stream) trim(through uint64) (freed int64) {
+	keep := eventlog.Pinned
+	st.mu.Lock()
+	if st.waits == 0 {
+		keep &^= eventlog.Of(eventlog.Request)
+	}
+	st.mu.Unlock()
+	return st.s.trim(st.key, st.kept, through, keep)
+}
+
+// trim trims a stream of the session and accounts for it.
+func (s *Session) trim(key eventlog.Key, k *kept, through uint64, keep eventlog.Kinds) (freed int64) {
+	done, err := s.m.log.Trim(s.m.ctx, key, s.claim.Fence, through, keep)
 	if err != nil {
-		st.s.log.Warn("trimming a stream", "stream", st.key.Stream, "error", err)
-		return
+		if s.m.ctx.Err() == nil && !errors.Is(err, eventlog.ErrNoStream) && !errors.Is(err, eventlog.ErrNoSession) {
+			s.log.Warn("trimming a stream", "stream", key.Stream, "error", err)
+		}
+		return 0
 	}
-	st.s.m.meter.Add(EvictedEvents, "", float64(done.Events))
-	st.s.m.meter.Add(RetainedEvents, "", -float64(done.Events))
-	st.s.grew(-done.Bytes - done.Events*eventOverhead)
-	if st.kept != nil {
-		st.kept.add(-done.Events, -done.Bytes)
+	s.m.meter.Add(EvictedEvents, "", float64(done.Events))
+	if k != nil {
+		k.add(-done.Events, -done.Bytes)
 	}
+	s.grew(-done.Events, -done.Bytes)
+	return done.Bytes + done.Events*eventOverhead
 }
 
 // settled tells whether a request of the server needs no answer any more, so
@@ -220,8 +255,9 @@ func (st *stream) connected() bool {
 	return len(st.seats) > 0
 }
 
+// running tells whether a call of the stream has no outcome in the log yet.
 func (st *stream) running() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.left > 0
+	return st != st.s.own && !st.ended && !st.gone
 }
