@@ -262,6 +262,10 @@ func TestReadySaysWhyNot(t *testing.T) {
 		t.Errorf("while draining: %d %s", code, body)
 	}
 	why = nil
+	sick := handler(t, func(o *Options) { o.Servers[0].Source = &View{Log: ill{log}} })
+	if code, body := get(sick, "/readyz", nil); code != 503 || !strings.Contains(body, "disk full") {
+		t.Errorf("with a store that takes nothing: %d %s", code, body)
+	}
 	log.Close()
 	if code, body := get(a, "/readyz", nil); code != 503 || !strings.Contains(body, "store") {
 		t.Errorf("without a store: %d %s", code, body)
@@ -270,6 +274,11 @@ func TestReadySaysWhyNot(t *testing.T) {
 		t.Error("a process without a store is called dead")
 	}
 }
+
+// ill is a log that can be read and not written.
+type ill struct{ eventlog.Log }
+
+func (ill) Healthy() error { return errors.New("disk full") }
 
 func TestPageBringsEverythingItself(t *testing.T) {
 	a := handler(t, nil)

@@ -30,6 +30,12 @@ func (v *View) Ready(ctx context.Context) error {
 	if _, err := v.Log.Sessions(ctx, "", 1); err != nil {
 		return fmt.Errorf("the store does not answer: %w", err)
 	}
+	// A log may know more of its health than that it can be read.
+	if h, ok := v.Log.(interface{ Healthy() error }); ok {
+		if err := h.Healthy(); err != nil {
+			return fmt.Errorf("the store takes nothing: %w", err)
+		}
+	}
 	if v.Why != nil {
 		return v.Why()
 	}

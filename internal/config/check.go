@@ -45,8 +45,8 @@ func (s *Serve) checkTimes(where func(string) string) error {
 	}{
 		{"json-within", s.JSONWithin, 0}, {"heartbeat", s.Heartbeat, 10 * time.Millisecond},
 		{"retry", s.Retry, time.Millisecond}, {"rotate", s.Rotate, 0},
-		{"grace", s.Grace, time.Millisecond}, {"keep", s.Keep, 0}, {"orphan", s.Orphan, time.Millisecond},
-		{"ask-timeout", s.AskTimeout, time.Millisecond}, {"repost", s.Repost, 0},
+		{"grace", s.Grace, time.Millisecond}, {"keep", s.Keep, time.Millisecond}, {"orphan", s.Orphan, 0},
+		{"ask-timeout", s.AskTimeout, 0}, {"repost", s.Repost, 0},
 		{"call-timeout", s.CallTimeout, 0}, {"start-timeout", s.StartTimeout, time.Millisecond},
 		{"drain", s.Drain, 0}, {"retain-age", s.RetainAge, 0},
 	} {
@@ -67,9 +67,9 @@ func (s *Serve) checkAmounts(where func(string) string) error {
 		{"session-max", int64(s.SessionMax), 1 << 10}, {"principal-max", int64(s.PrincipalMax), 1 << 10},
 		{"store-max", int64(s.StoreMax), 1 << 20}, {"max-message", int64(s.MaxMessage), 1 << 10},
 		{"inflight-max", int64(s.InflightMax), 1 << 10},
-		{"max-sessions", int64(s.MaxSessions), 1}, {"max-sessions-per-principal", int64(s.MaxSessionsPrincipal), 1},
-		{"max-children", int64(s.MaxChildren), 1}, {"max-children-per-principal", int64(s.MaxChildrenPrincipal), 1},
-		{"max-connections", int64(s.MaxConnections), 1}, {"max-connections-per-principal", int64(s.MaxConnectionsPrincipal), 1},
+		{"max-sessions", int64(s.MaxSessions), 1}, {"max-sessions-per-principal", int64(s.MaxSessionsPrincipal), 0},
+		{"max-children", int64(s.MaxChildren), 1}, {"max-children-per-principal", int64(s.MaxChildrenPrincipal), 0},
+		{"max-connections", int64(s.MaxConnections), 1}, {"max-connections-per-principal", int64(s.MaxConnectionsPrincipal), 0},
 	} {
 		if n.value < n.least {
 			return Faultf("", "%s is %d: must be at least %d", where(n.name), n.value, n.least)

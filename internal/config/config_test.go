@@ -67,7 +67,7 @@ func fault(t *testing.T, err error, text, hint string) {
 
 func TestUnknownNamesAreFaultsWithTheNearestKnown(t *testing.T) {
 	known := []string{"listen", "retain-age", "store"}
-	l := NewLayers([]string{"SEGNO_LISTEN=:1", "SEGNO_RETAINAGE=1s", "OTHER=x"}, nil)
+	l := NewLayers([]string{"SEGNO_LISTEN=:1", "SEGNO_RETAINAGE=1s", "SEGNO_EMPTY=", "OTHER=x"}, nil)
 	fault(t, l.Check(known), "SEGNO_RETAINAGE", "did you mean SEGNO_RETAIN_AGE?")
 
 	l = NewLayers(nil, &File{Path: "f.json", Settings: map[string]any{"stroe": "x"}})

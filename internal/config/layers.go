@@ -34,12 +34,13 @@ type Layers struct {
 	sources map[string]Source
 }
 
-// NewLayers takes the environment as os.Environ gives it, and a file or nil.
+// NewLayers takes the environment as os.Environ gives it, and a file or nil. An
+// empty variable is as good as none.
 func NewLayers(environ []string, file *File) *Layers {
 	l := &Layers{env: map[string]string{}, file: file, sources: map[string]Source{}}
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
-		if strings.HasPrefix(name, Prefix) && !linked(name, value) {
+		if value != "" && strings.HasPrefix(name, Prefix) && !linked(name, value) {
 			l.env[name] = value
 		}
 	}
@@ -130,3 +131,6 @@ func (l *Layers) Where(name string) string {
 	}
 	return "--" + name
 }
+
+// Sources returns where the values came from that are not defaults.
+func (l *Layers) Sources() map[string]Source { return maps.Clone(l.sources) }

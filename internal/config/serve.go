@@ -18,7 +18,7 @@ type Serve struct {
 type Network struct {
 	Listen      string   `default:"127.0.0.1:8080" placeholder:"ADDR" group:"network" help:"Address to listen on; port 0 takes any free one. Default ${default}."`
 	Path        string   `default:"/mcp" placeholder:"PATH" group:"network" help:"Path of the endpoint. Default ${default}."`
-	PublicURL   string   `name:"public-url" placeholder:"URL" group:"network" help:"The endpoint's URL as clients see it, behind a proxy. Its host is then the only one taken."`
+	PublicURL   string   `name:"public-url" placeholder:"URL" group:"network" help:"The endpoint's URL as clients see it, behind a proxy: its host and origin are taken."`
 	AllowOrigin []string `name:"allow-origin" placeholder:"ORIGIN" group:"network" help:"Web page that may call, such as https://app.example; may be repeated. Default: none but pages of this host."`
 	AllowHost   []string `name:"allow-host" placeholder:"HOST" group:"network" help:"Host header to take besides the address itself; may be repeated."`
 	TrustProxy  []string `name:"trust-proxy" placeholder:"CIDR" group:"network" help:"Proxies whose X-Forwarded-* headers are believed; may be repeated. Default: none."`
@@ -42,9 +42,9 @@ type Wire struct {
 type Sessions struct {
 	Grace        time.Duration `default:"5m" placeholder:"TIME" group:"session" help:"Without a sign of life for this long a session's server process is stopped. Default ${default}."`
 	Keep         time.Duration `default:"1h" placeholder:"TIME" group:"session" help:"And this long after that the session is kept and can go on. Default ${default}."`
-	Orphan       time.Duration `default:"1h" placeholder:"TIME" group:"session" help:"A call nobody was connected to for this long is cancelled. Default ${default}."`
-	AskTimeout   time.Duration `name:"ask-timeout" default:"10m" placeholder:"TIME" group:"session" help:"The server's own requests wait this long for an absent client. Default ${default}."`
-	Repost       time.Duration `default:"60s" placeholder:"TIME" group:"session" help:"The same request again gets the same outcome this long after its end. Default ${default}."`
+	Orphan       time.Duration `default:"1h" placeholder:"TIME" group:"session" help:"A call nobody was connected to for this long is cancelled; 0: never. Default ${default}."`
+	AskTimeout   time.Duration `name:"ask-timeout" default:"10m" placeholder:"TIME" group:"session" help:"The server's own requests wait this long for an absent client; 0: for ever. Default ${default}."`
+	Repost       time.Duration `default:"60s" placeholder:"TIME" group:"session" help:"The same request again gets the same outcome this long after its end; 0: only while it runs. Default ${default}."`
 	CallTimeout  time.Duration `name:"call-timeout" default:"0s" placeholder:"TIME" group:"session" help:"Longest time a call may run; 0: no limit. Default ${default}."`
 	StartTimeout time.Duration `name:"start-timeout" default:"60s" placeholder:"TIME" group:"session" help:"Longest time a server process may take to answer initialize. Default ${default}."`
 	Drain        time.Duration `default:"30s" placeholder:"TIME" group:"session" help:"After SIGTERM running calls get this long to end. Default ${default}."`
@@ -68,11 +68,11 @@ type Bounds struct {
 	MaxMessage              Size `name:"max-message" default:"64MiB" placeholder:"SIZE" group:"limits" help:"Largest message, from either side. Default ${default}."`
 	InflightMax             Size `name:"inflight-max" default:"256MiB" placeholder:"SIZE" group:"limits" help:"Bytes of messages in memory in all. Default ${default}."`
 	MaxSessions             int  `name:"max-sessions" default:"10000" placeholder:"N" group:"limits" help:"Sessions in all. Default ${default}."`
-	MaxSessionsPrincipal    int  `name:"max-sessions-per-principal" default:"1000" placeholder:"N" group:"limits" help:"Sessions of one client key. Default ${default}."`
-	MaxChildren             int  `name:"max-children" default:"500" placeholder:"N" group:"limits" help:"Server processes in all. Default ${default}."`
-	MaxChildrenPrincipal    int  `name:"max-children-per-principal" default:"100" placeholder:"N" group:"limits" help:"Server processes of one client key. Default ${default}."`
+	MaxSessionsPrincipal    int  `name:"max-sessions-per-principal" placeholder:"N" group:"limits" help:"Sessions of one client key. Default 1000, without keys no less than in all."`
+	MaxChildren             int  `name:"max-children" default:"256" placeholder:"N" group:"limits" help:"Server processes in all. Default ${default}."`
+	MaxChildrenPrincipal    int  `name:"max-children-per-principal" placeholder:"N" group:"limits" help:"Server processes of one client key. Default 128, without keys no less than in all."`
 	MaxConnections          int  `name:"max-connections" default:"10000" placeholder:"N" group:"limits" help:"Open streams in all. Default ${default}."`
-	MaxConnectionsPrincipal int  `name:"max-connections-per-principal" default:"1000" placeholder:"N" group:"limits" help:"Open streams of one client key. Default ${default}."`
+	MaxConnectionsPrincipal int  `name:"max-connections-per-principal" placeholder:"N" group:"limits" help:"Open streams of one client key. Default 1000, without keys no less than in all."`
 }
 
 // Watching is what can be seen of a running Segno.

@@ -5,6 +5,7 @@
 //	table.go   every metric: its kind, its label's values, its help
 //	meter.go   session.Meter on a registry of its own
 //	totals.go  what was counted so far, for the dashboard
+//	store.go   what the store reports
 //	log.go     slog, as text or JSON
 //	trace.go   one span for each call
 package telemetry

@@ -33,6 +33,8 @@ var (
 	lives = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}
 	// The first event is what a user waits for: fine below a second.
 	firsts = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	// From memory to a disk that is far too slow.
+	writes = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5}
 	// Up to what --retain-events keeps by default, and above.
 	replays = []float64{0, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 50000}
 )
@@ -63,10 +65,11 @@ var table = []row{
 	{metric: session.BytesOut, label: "to", values: sides, help: "Bytes of messages that went out; replayed ones count again."},
 	{metric: session.FirstEvent, kind: histogram, buckets: firsts,
 		help: "Time from accepting a call to its first event in the log."},
+	{metric: StoreSeconds, kind: histogram, buckets: writes, help: "Time an append to the store took until it counted."},
 	{metric: session.OutcomeSeconds, kind: histogram, buckets: lives,
 		help: "Time from accepting a call to its outcome."},
 	{metric: session.Errors, label: "kind",
-		values: []string{"internal", "panic", "stream", "store", "read_timeout", "write_timeout", "unsupported_writer", "malformed", "oversized"},
+		values: []string{"internal", "panic", "stream", "store", "read_timeout", "write_timeout", "unsupported_writer", "stdout", "malformed", "oversized"},
 		help:   "Errors, by kind: what a client did wrong, what took too long, what failed here."},
 	{metric: session.Refused, label: "limit",
 		values: []string{"child-exits", "drain", "idempotency-key", "inflight-max", "max-children", "max-children-per-principal", "max-connections", "max-connections-per-principal", "max-message", "max-sessions", "max-sessions-per-principal", "owner", "principal-max", "session-max", "store", "store-max"},

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+
+	"github.com/segno-mcp/segno/internal/config"
+	"github.com/segno-mcp/segno/internal/telemetry"
+)
+
+type serveCommand struct {
+	Command []string `arg:"" optional:"" help:"The stdio MCP server and its arguments, after --. No shell is involved."`
+	Config  string   `placeholder:"FILE" help:"Read settings and servers from a file: {\"mcpServers\": {NAME: {\"command\": …}}, \"segno\": {FLAG: value}}. Each server is at /servers/NAME and the path."`
+	config.Serve
+}
+
+func (serveCommand) Help() string {
+	return `Examples:
+
+  segno serve -- npx -y @modelcontextprotocol/server-everything
+  segno serve --listen :8080 --token-file keys -- uvx mcp-server-time
+  segno serve --config segno.json
+
+Every flag is also a variable (--retain-age is SEGNO_RETAIN_AGE) and a key of the file ("retain-age"). Flags come before variables, variables before the file, the file before the default. Sizes are written as 16MiB, times as 90s, 15m, 1h30m.`
+}
+
+// Run serves until a signal, or until something it needs ends.
+func (c *serveCommand) Run(ctx context.Context, sys system, layers *config.Layers) error {
+	if err := c.Check(layers.Where); err != nil {
+		return err
+	}
+	targets, err := c.targets(layers.File())
+	if err != nil {
+		return err
+	}
+	logger, err := telemetry.NewLogger(sys.err, c.LogFormat, c.LogLevel)
+	if err != nil {
+		return err
+	}
+	for _, w := range c.Warnings(layers.Where) {
+		logger.Warn(w)
+	}
+	logger.Debug("settings", "given", given(layers))
+	return c.serve(ctx, sys, layers, targets, logger)
+}
+
+// given lists the settings that are not at their defaults, with their sources.
+func given(l *config.Layers) (all []string) {
+	for name, source := range l.Sources() {
+		all = append(all, name+" from "+string(source))
+	}
+	return all
+}
+
+// serve opens everything, runs it, and closes it again in the opposite order.
+func (c *serveCommand) serve(ctx context.Context, sys system, layers *config.Layers, targets []target, logger *slog.Logger) (err error) {
+	tracer, err := telemetry.NewTracer(ctx, sys.getenv, version(), logger)
+	if err != nil {
+		return err
+	}
+	s := newSite(&c.Serve, sys, logger, tracer)
+	s.where = layers.Where
+	defer s.closeInto(&err)
+	if err := s.open(ctx, targets); err != nil {
+		return err
+	}
+	return s.run(ctx, func() { s.announce(ctx) })
+}
+
+// target is an MCP server that is to be served.
+type target struct {
+	name string // empty if it comes from the command line
+	path string
+	argv []string
+	env  []string
+	dir  string
+}
+
+// targets are the server of the command line, or those of the file.
+func (c *serveCommand) targets(file *config.File) ([]target, error) {
+	several := file != nil && len(file.Servers) > 0
+	switch {
+	case len(c.Command) > 0 && several:
+		return nil, config.Faultf("leave out the command, or the servers of the file", "a command is given, and %s has servers too", file.Path)
+	case len(c.Command) > 0:
+		return c.fromCommand()
+	case several:
+		return c.fromFile(file), nil
+	}
+	return nil, config.Faultf("segno serve -- COMMAND [ARG…], such as: segno serve -- npx -y @modelcontextprotocol/server-everything",
+		"there is no MCP server to serve")
+}
+
+func (c *serveCommand) fromCommand() ([]target, error) {
+	if first := c.Command[0]; strings.HasPrefix(first, "http://") || strings.HasPrefix(first, "https://") {
+		return nil, config.Faultf("give the command of a stdio server: segno serve -- COMMAND [ARG…]", "serving %s: MCP servers behind a URL are not served by this version", first)
+	}
+	return []target{{path: c.Path, argv: c.Command}}, nil
+}
+
+func (c *serveCommand) fromFile(file *config.File) (all []target) {
+	for _, s := range file.Servers {
+		t := target{name: s.Name, path: "/servers/" + s.Name + c.Path, argv: append([]string{s.Command}, s.Args...), dir: s.Cwd}
+		for k, v := range s.Env {
+			t.env = append(t.env, k+"="+v)
+		}
+		all = append(all, t)
+	}
+	return all
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/segno-mcp/segno"
+	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/admin"
+	"github.com/segno-mcp/segno/internal/config"
+	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/upstream/process"
+)
+
+// served is one MCP server, its log, and what puts it on the network.
+type served struct {
+	target
+	command  *process.Command
+	log      eventlog.Log
+	server   *segno.Server
+	draining atomic.Bool
+}
+
+// find looks the command up: one that is not there is found now and not by the
+// first client.
+func (s *site) find(t target, children string) error {
+	c := process.New(process.Options{
+		Argv: t.argv, Env: t.env, Dir: t.dir, StateDir: children, Logger: s.logger,
+		MaxMessage: int(s.settings.MaxMessage),
+		Hooks:      process.Hooks{Garbage: func(int) { s.meter.Add(session.Errors, "stdout", 1) }},
+	})
+	if _, err := c.Find(); err != nil {
+		return err
+	}
+	s.servers = append(s.servers, &served{target: t, command: c})
+	return nil
+}
+
+// sweep ends what a killed Segno left running, and returns the folder where
+// children are written down; none if there is no place for it.
+func (s *site) sweep() string {
+	dir, err := stateDir(s.getenv)
+	if err != nil {
+		s.logger.Warn("processes are not written down, and not found if segno is killed", "error", err)
+		return ""
+	}
+	dir = filepath.Join(dir, "children")
+	switch n, err := process.Sweep(dir); {
+	case err != nil:
+		s.logger.Warn("leftover processes may still run", "error", err)
+	case n > 0:
+		s.logger.Warn("leftover processes of a killed segno ended", "processes", n)
+	}
+	return dir
+}
+
+// start opens the log of a server and puts it on the network.
+func (s *site) start(one *served) (err error) {
+	if one.log, err = s.openLog(one); err != nil {
+		return err
+	}
+	o := options(s.settings)
+	o.Path, o.Log, o.Instance = one.path, one.log, s.instance
+	o.Logger, o.Meter, o.Tracer = s.logger, s.meter, s.tracer
+	if one.name != "" {
+		o.Logger = s.logger.With("server", one.name)
+	}
+	one.server, err = segno.New(one.command, o)
+	return err
+}
+
+// options are the settings in the words of the library, where zero means the
+// default.
+func options(c *config.Serve) segno.Options {
+	return segno.Options{
+		PublicURL: c.PublicURL, Listen: c.Listen, AllowOrigin: c.AllowOrigin, AllowHost: c.AllowHost,
+		TrustProxy: c.TrustProxy, TokenFile: c.TokenFile, Insecure: c.Insecure,
+
+		JSONWithin: orNever(c.JSONWithin), Heartbeat: c.Heartbeat, Retry: c.Retry, Rotate: c.Rotate, OnGap: c.OnGap,
+
+		Grace: c.Grace, Keep: c.Keep, Orphan: orNever(c.Orphan), AskTimeout: orNever(c.AskTimeout),
+		Repost: orNever(c.Repost), CallTimeout: c.CallTimeout, StartTimeout: c.StartTimeout, Process: c.Process,
+
+		RetainEvents: c.RetainEvents, RetainBytes: int64(c.RetainBytes), RetainAge: max(c.RetainAge, 1),
+		SessionMax: int64(c.SessionMax), PrincipalMax: int64(c.PrincipalMax), StoreMax: int64(c.StoreMax),
+
+		MaxMessage: int(c.MaxMessage), InflightMax: int64(c.InflightMax),
+		MaxSessions: c.MaxSessions, MaxSessionsPerPrincipal: c.MaxSessionsPrincipal,
+		MaxChildren: c.MaxChildren, MaxChildrenPerPrincipal: c.MaxChildrenPrincipal,
+		MaxConnections: c.MaxConnections, MaxConnectionsPerPrincipal: c.MaxConnectionsPrincipal,
+	}
+}
+
+// orNever is for settings of which 0 means never, or not at all.
+func orNever(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+var errDraining = errors.New("draining: no new sessions are taken")
+
+func (one *served) view() admin.Source {
+	return &admin.View{Log: one.log, Live: one.server.Sessions().InMemory, Why: func() error {
+		if one.draining.Load() {
+			return errDraining
+		}
+		return nil
+	}}
+}
+
+// drain makes the server not ready first, so that whoever probes it sends
+// nobody here any more.
+func (one *served) drain(ctx context.Context) error {
+	one.draining.Store(true)
+	return one.server.Drain(ctx)
+}
+
+func (one *served) close(ctx context.Context) (err error) {
+	if one.server != nil {
+		err = one.server.Close(ctx)
+	}
+	if one.log != nil {
+		err = errors.Join(err, one.log.Close())
+	}
+	return err
+}

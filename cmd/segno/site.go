@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+
+	"github.com/segno-mcp/segno/internal/access"
+	"github.com/segno-mcp/segno/internal/admin"
+	"github.com/segno-mcp/segno/internal/config"
+	"github.com/segno-mcp/segno/internal/listen"
+	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/telemetry"
+)
+
+// site is one running segno serve: its listeners, and the servers behind them.
+type site struct {
+	settings *config.Serve
+	where    func(string) string
+	getenv   func(string) string
+	logger   *slog.Logger
+	meter    *telemetry.Meter
+	tracer   *telemetry.Tracer
+
+	instance string
+	servers  []*served
+	listener net.Listener
+	admin    net.Listener // nil: off
+	web      *http.Server
+	watch    *http.Server
+}
+
+func newSite(settings *config.Serve, sys system, logger *slog.Logger, tracer *telemetry.Tracer) *site {
+	instance := session.NewInstance()
+	return &site{
+		instance: instance,
+		settings: settings, getenv: sys.getenv, logger: logger.With("instance", instance), tracer: tracer,
+		where: func(name string) string { return "--" + name },
+		meter: telemetry.NewMeter(version()),
+	}
+}
+
+// open makes everything ready, in an order in which the likely mistakes are
+// found before anything is changed: a command that is not there, a port that is
+// taken, a log that is in use.
+func (s *site) open(ctx context.Context, targets []target) (err error) {
+	children := s.sweep()
+	for _, t := range targets {
+		if err := s.find(t, children); err != nil {
+			return err
+		}
+	}
+	if s.settings.TokenFile != "" {
+		if _, err = access.OpenKeys(s.settings.TokenFile, s.logger); err != nil {
+			return config.Faultf("a line is NAME:KEY or NAME:sha256:HEX, and only its owner may read the file (chmod 600)", "%v", err)
+		}
+	}
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	for _, one := range s.servers {
+		if err := s.start(one); err != nil {
+			return err
+		}
+	}
+	s.meter.Gauge("store_bytes", "Bytes that the logs take.", s.size)
+	s.handlers()
+	return nil
+}
+
+func (s *site) size() (sum float64) {
+	for _, one := range s.servers {
+		sum += float64(one.log.Size())
+	}
+	return sum
+}
+
+// listen opens both sockets.
+func (s *site) listen(ctx context.Context) (err error) {
+	s.listener, err = listen.Open(ctx, s.settings.Listen, listen.Options{
+		Cert: s.settings.TLSCert, Key: s.settings.TLSKey, Unacknowledged: 3 * s.settings.Heartbeat, Logger: s.logger,
+	})
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return config.Faultf("another program, or another Segno, listens there: stop it, or give another --listen; port 0 takes any free one", "%v", err)
+	}
+	if err != nil || s.settings.Admin == "off" {
+		return err
+	}
+	s.admin, err = listen.Open(ctx, s.settings.Admin, listen.Options{Logger: s.logger})
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	host, _, _ := net.SplitHostPort(s.settings.Admin)
+	s.admin, err = listen.Open(ctx, net.JoinHostPort(host, "0"), listen.Options{Logger: s.logger})
+	return err
+}
+
+// handlers puts the servers at their paths, and all that is seen of them on
+// the admin address.
+func (s *site) handlers() {
+	mux := http.NewServeMux()
+	for _, one := range s.servers {
+		mux.Handle(one.path, one.server)
+		mux.Handle(one.path+"/", one.server)
+	}
+	s.web = listen.NewServer(mux, s.logger)
+	if s.admin == nil {
+		return
+	}
+	o := admin.Options{
+		Meter: s.meter, Listen: s.settings.Admin, Key: s.settings.AdminKey, ShowPayloads: s.settings.ShowPayloads,
+		RetainEvents: s.settings.RetainEvents, RetainBytes: int64(s.settings.RetainBytes), Version: version(), Instance: s.instance, Logger: s.logger,
+	}
+	for _, one := range s.servers {
+		o.Servers = append(o.Servers, admin.Server{Name: one.name, URL: s.url(one), Source: one.view()})
+	}
+	s.watch = listen.NewServer(admin.New(o), s.logger)
+}
+
+// url is the endpoint as a client on this machine reaches it.
+func (s *site) url(one *served) string {
+	scheme := "http"
+	if s.settings.TLSCert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + reachable(s.listener.Addr()) + one.path
+}
+
+// reachable is an address that can be connected to: the unspecified one can't.
+func reachable(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return a.String()
+	}
+	return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
+}
+
+// announce says where to connect, once everything answers.
+func (s *site) announce(ctx context.Context) {
+	var urls []string
+	for _, one := range s.servers {
+		urls = append(urls, s.url(one))
+	}
+	args := []any{"url", strings.Join(urls, " ")}
+	if s.admin != nil {
+		args = append(args, "admin", "http://"+reachable(s.admin.Addr()))
+	}
+	telemetry.Announce(ctx, s.logger, "listening", append(args, "version", version())...)
+}
