@@ -230,8 +230,12 @@ func (s *Session) dispatch(c *call, msg *wire.Message) {
 	}
 	own := *msg
 	own.Raw = append([]byte(nil), msg.Raw...)
+	// At once, so that it is initialize that the first child is started for.
+	ch, err := s.someChild(c.init)
 	s.m.run(func() {
-		ch, err := s.childFor(c.init)
+		if err == nil {
+			err = s.await(ch, c.init)
+		}
 		switch {
 		case err != nil:
 			s.settle(c, notice.NotExecuted(c.id, err.Error(), tailOf(err)), "error")

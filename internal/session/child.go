@@ -73,27 +73,24 @@ func (ch *child) isReady() bool {
 	}
 }
 
-// childFor waits for the session's child, starting one if there is none. Only
-// an initialize that is the handshake itself does not wait for the handshake.
-func (s *Session) childFor(init bool) (*child, error) {
-	ch, err := s.someChild(init)
-	if err != nil {
-		return nil, err
-	}
+// await waits for a child to be of use. Only an initialize that is the handshake
+// itself does not wait for the handshake.
+func (s *Session) await(ch *child, init bool) error {
 	wait := ch.ready
 	if init && ch.first == s {
 		wait = ch.up
 	}
 	select {
 	case <-wait:
-		return ch, ch.err
+		return ch.err
 	case <-s.m.ctx.Done():
-		return nil, errShutdown
+		return errShutdown
 	}
 }
 
 var errShutdown = errors.New("segno is shutting down")
 
+// someChild is the session's child, started if there is none.
 func (s *Session) someChild(init bool) (*child, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,274 @@
+package session
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/segno-mcp/segno/internal/wire"
+)
+
+func TestField68_ADeadServerEndsItsCallsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		s, srv := b.open()
+		c := b.tool(s, `1`)
+		srv.progress(srv.recv(), 1)
+		began := time.Now()
+		srv.c.Close()
+		got := b.answers(s, c)
+		if len(got) != 2 || time.Since(began) > time.Second {
+			t.Fatalf("after %v: %q", time.Since(began), got)
+		}
+		contains(t, got[1], `"id":1,"error"`, `"outcome":"unknown"`, "closed by the other side")
+		c = b.tool(s, `2`)
+		again := b.server()
+		again.greet()
+		again.answer(again.recv(), `{}`)
+		same(t, b.answers(s, c), `{"jsonrpc":"2.0","id":2,"result":{}}`)
+	})
+}
+
+func TestANewChildIsToldAllThatTheClientSet(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		s, srv := b.open()
+		b.deliver(s, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		b.deliver(s, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		for i, text := range []string{
+			`"logging/setLevel","params":{"level":"error"}`,
+			`"resources/subscribe","params":{"uri":"a:1"}`,
+			`"resources/subscribe","params":{"uri":"b:\"2\""}`,
+			`"resources/subscribe","params":{"uri":"c:3"}`,
+			`"resources/unsubscribe","params":{"uri":"a:1"}`,
+		} {
+			c := b.call(s, `{"jsonrpc":"2.0","id":%d,"method":%s}`, i+1, text)
+			var m wire.Message
+			for m.Kind != wire.Request {
+				m = srv.recv()
+			}
+			if i == 3 {
+				srv.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"no"}}`, m.IDText())
+			} else {
+				srv.answer(m, `{}`)
+			}
+			b.answers(s, c)
+		}
+		if got := srv.pending(); got != nil {
+			t.Errorf("the server got %s", got)
+		}
+		srv.c.Close()
+		synctest.Wait()
+		b.tool(s, `"x"`)
+		again := b.server()
+		m := again.recv()
+		contains(t, string(m.Raw), `"method":"initialize"`, `"protocolVersion":"2025-11-25"`, `"clientInfo":{"name":"t"`)
+		if got := again.pending(); got != nil {
+			t.Errorf("before initialize is answered the server got %s", got)
+		}
+		again.answer(m, `{"protocolVersion":"2025-11-25","capabilities":{"logging":{}}}`)
+		contains(t, string(again.recv().Raw), "notifications/initialized")
+		for _, want := range []string{`"logging/setLevel","params":{"level":"error"}`, `"resources/subscribe","params":{"uri":"b:\"2\""}`} {
+			m := again.recv()
+			contains(t, string(m.Raw), want)
+			again.answer(m, `{}`)
+		}
+		contains(t, string(again.recv().Raw), `"tools/call"`)
+		if got := again.pending(); got != nil {
+			t.Errorf("the server got %s", got)
+		}
+	})
+}
+
+func TestField68_ACrashLoopIsLeftAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		s, srv := b.open()
+		srv.c.Close()
+		synctest.Wait()
+		b.d.fail.Store(&wire.Gone{Reason: "exit status 3", Tail: "no licence"})
+		for i := range breakerExits - 1 {
+			got := b.answers(s, b.call(s, `{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, i+1))
+			contains(t, got[0], `"outcome":"not executed"`, "exit status 3", "no licence")
+		}
+		dials := b.d.dials.Load()
+		for i := range 10 {
+			_, err := s.Call(t.Context(), message(t, `{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, i+20), CallOptions{})
+			var r *Refusal
+			if !errors.As(err, &r) || r.Limit != "child-exits" || r.Detail != "no licence" || r.RetryAfter <= 0 {
+				t.Fatalf("the call was answered with %#v", err)
+			}
+		}
+		if got := b.d.dials.Load(); got != dials {
+			t.Errorf("%d more children were started", got-dials)
+		}
+		b.d.fail.Store(nil)
+		time.Sleep(breakerWindow)
+		c := b.tool(s, `99`)
+		srv = b.server()
+		srv.greet()
+		srv.answer(srv.recv(), `{}`)
+		same(t, b.answers(s, c), `{"jsonrpc":"2.0","id":99,"result":{}}`)
+	})
+}
+
+func TestField69_AServerThatNeverAnswersInitialize(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{Limits: Limits{StartTimeout: 5 * time.Second}})
+		began := time.Now()
+		s, c := b.create("anon")
+		call := b.tool(s, `1`)
+		srv := b.server()
+		got := b.answers(s, c)
+		contains(t, got[0], `"id":0`, `"error"`, "did not answer initialize within 5s")
+		contains(t, b.answers(s, call)[0], `"id":1`, `"outcome":"not executed"`)
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		srv.recv() // initialize
+		if _, err := srv.c.Recv(t.Context()); err == nil {
+			t.Error("the server was not stopped")
+		}
+		time.Sleep(doomAfter + time.Second)
+		if n := len(b.m.InMemory()); n != 0 {
+			t.Errorf("%d sessions are left", n)
+		}
+	})
+}
+
+func TestField69_AServerThatDoesNotStart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{Limits: Limits{StartTimeout: 5 * time.Second}})
+		b.d.fail.Store(&wire.Gone{Reason: "no such command", Tail: "npx: not found"})
+		s, c := b.create("anon")
+		contains(t, b.answers(s, c)[0], `"error"`, "no such command", "npx: not found")
+		b.d.fail.Store(nil)
+		b.d.hang.Store(true)
+		_, c2 := b.create("anon")
+		began := time.Now()
+		s2 := b.m.all()
+		for _, s := range s2 {
+			if s.keptOf(c2.Stream) != nil {
+				contains(t, b.answers(s, c2)[0], `"error"`)
+			}
+		}
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestEndDoesNotWaitForAServerThatStarts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		b.d.hang.Store(true)
+		s, _ := b.create("anon")
+		synctest.Wait()
+		began := time.Now()
+		if err := s.End(t.Context(), "DELETE"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestARefusedInitializeEndsTheSessionSoon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		s, c := b.create("anon")
+		srv := b.server()
+		m := srv.recv()
+		srv.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"unsupported","data":{"supported":["2024-11-05"]}}}`, m.IDText())
+		same(t, b.answers(s, c), `{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"unsupported","data":{"supported":["2024-11-05"]}}}`)
+		synctest.Wait()
+		if _, err := srv.c.Recv(t.Context()); err == nil {
+			t.Error("the server was not stopped")
+		}
+		if _, err := b.m.Open(t.Context(), "anon", s.ID()); err != nil {
+			t.Errorf("the session is gone before its client could read why: %v", err)
+		}
+		time.Sleep(doomAfter + time.Second)
+		if _, err := b.m.Open(t.Context(), "anon", s.ID()); err == nil {
+			t.Error("the session lives on")
+		}
+	})
+}
+
+func TestAServerThatAnswersWithAVersionWithoutSessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		s, c := b.create("anon")
+		srv := b.server()
+		srv.answer(srv.recv(), `{"protocolVersion":"2026-07-28","capabilities":{"tools":{}},"x":[1.10]}`)
+		got := b.answers(s, c)[0]
+		contains(t, got, `"protocolVersion":"2025-11-25"`, `"tools":{}`, `"x":[1.10]`)
+		if s.Version() != wire.Rev2025 {
+			t.Errorf("the session is of %q", s.Version())
+		}
+	})
+}
+
+func TestWhatInitializeIsAnsweredWith(t *testing.T) {
+	const segno = `"segno":{"onGap":["oldest","live","error"],"ack":true,"keep":true}`
+	for _, c := range []struct{ in, want string }{
+		{`{}`, `{"logging":{},"experimental":{` + segno + `}}`},
+		{`{"tools":{}}`, `{"logging":{},"experimental":{` + segno + `},"tools":{}}`},
+		{`{"logging":{"a":1},"experimental":{}}`, `{"logging":{"a":1},"experimental":{` + segno + `}}`},
+		{`{ "experimental": {"b":{}}, "logging":{}}`, `{ "experimental": {` + segno + `,"b":{}}, "logging":{}}`},
+	} {
+		msg := message(t, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":%s}}`, c.in)
+		raw, added := advertise(msg, "2025-06-18")
+		want := `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":` + c.want + `}}`
+		if string(raw) != want {
+			t.Errorf("got  %s\nwant %s", raw, want)
+		}
+		if added == strings.Contains(c.in, "logging") {
+			t.Errorf("%s: logging added: %v", c.in, added)
+		}
+	}
+}
+
+func TestAServerThatDoesNotListenHoldsUpNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		s, srv := b.open()
+		c := b.tool(s, `1`)
+		m := srv.recv()
+		gate := make(chan struct{})
+		b.d.gate.Store(&gate)
+		for i := range 3 {
+			srv.send(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
+		}
+		srv.answer(m, `{}`)
+		same(t, b.answers(s, c), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		close(gate)
+		same(t, srv.pending(), `{"jsonrpc":"2.0","id":0,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":2,"result":{}}`)
+	})
+}
+
+func TestClosingEndsWhatRuns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		s, srv := b.open()
+		c := b.tool(s, `1`)
+		srv.recv()
+		r := s.AttachCall(c, Oldest)
+		b.m.Drain()
+		if _, _, err := b.m.Create(t.Context(), "anon", message(t, initText), ClientInfo{}); err == nil {
+			t.Error("a session was opened while draining")
+		}
+		if err := b.m.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := collect(t, r)
+		r.Close()
+		if len(got) != 1 {
+			t.Fatalf("the client got %q", got)
+		}
+		contains(t, got[0], `"outcome":"unknown"`, "shut down")
+	})
+}
