@@ -34,6 +34,9 @@ func (s *site) run(ctx context.Context, ready func()) error {
 		// From here on a second signal does what it always does: it ends the
 		// process at once.
 		stop()
+		for _, one := range s.servers {
+			one.refuse()
+		}
 		s.logger.Info("draining", "limit", s.settings.Drain)
 		defer cancel()
 		return s.end(s.settings.Drain)
@@ -50,6 +53,10 @@ func unlessClosed(err error) error {
 	return err
 }
 
+// keptBack is what idle connections, children that do not want to end and the
+// last connections may take, one after the other.
+const keptBack = 7 * time.Second
+
 // lastSecond is for connections that nobody waits for.
 const lastSecond = time.Second
 
@@ -58,10 +65,10 @@ const lastSecond = time.Second
 // says so, and the listeners go last, when everybody could read theirs. A part
 // of the time is kept back for that: whoever sends SIGTERM waits no longer.
 func (s *site) end(limit time.Duration) error {
-	back := min(limit/4, 6*time.Second)
+	back := min(limit/2, keptBack)
 	ctx, cancel := context.WithTimeout(context.Background(), limit-back)
 	defer cancel()
-	if s.each(func(one *served) error { return one.drain(ctx) }) != nil && limit > 0 {
+	if s.each(func(one *served) error { return one.server.Drain(ctx) }) != nil && limit > 0 {
 		s.logger.Warn("calls still run at the end of the time to drain", "waited", limit-back)
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), max(back, 6*time.Second))

@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -29,10 +27,13 @@ func TestMain(m *testing.M) {
 //	start NAME ARG…          runs segno ARG… until it says that it listens;
 //	                         $NAME_url and $NAME_admin are what it listens on
 //	signal NAME TERM|INT|KILL
-//	await NAME CODE          waits for its end, then stderr is what it said
+//	await NAME CODE [TIME]   waits for its end, then stderr is what it said; it
+//	                         may take TIME since the signal
 //	logged NAME REGEXP       waits until it said that
 //	http [-H 'K: V'] METHOD URL [BODY]   prints the answer; $session is the
 //	                         session id of the last one that had any
+//	stream NAME [-H 'K: V'] METHOD URL [BODY]   returns when the answer has begun
+//	answer NAME              waits for the end of that answer and prints it
 //	capture NAME REGEXP TEXT|stdout    $NAME is what the first group matched
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -40,7 +41,7 @@ func TestScripts(t *testing.T) {
 		Setup: setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start": start, "signal": signalTo, "await": await, "logged": logged, "http": ask,
-			"capture": capture,
+			"capture": capture, "stream": stream, "answer": answer,
 		},
 	})
 }
@@ -54,6 +55,7 @@ type running struct {
 	mu    sync.Mutex
 	said  bytes.Buffer
 	more  chan struct{} // closed and made anew with each line
+	told  time.Time     // when it got a signal
 }
 
 type processesKey struct{}
@@ -61,8 +63,11 @@ type processesKey struct{}
 func setup(e *testscript.Env) error {
 	e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 	e.Setenv("HOME", e.WorkDir)
+	// The race detector holds every process back for a second at its end.
+	e.Setenv("GORACE", "atexit_sleep_ms=0")
 	all := processes{}
 	e.Values[processesKey{}] = all
+	e.Values[answersKey{}] = answers{}
 	e.Defer(func() {
 		for _, r := range all {
 			r.cmd.Process.Kill()
@@ -73,7 +78,7 @@ func setup(e *testscript.Env) error {
 }
 
 func environ(ts *testscript.TestScript) (env []string) {
-	for _, name := range []string{"PATH", "HOME", "XDG_STATE_HOME", "TMPDIR", "GOCOVERDIR", "SystemRoot"} {
+	for _, name := range []string{"PATH", "HOME", "XDG_STATE_HOME", "TMPDIR", "GOCOVERDIR", "GORACE", "SystemRoot"} {
 		if v := ts.Getenv(name); v != "" {
 			env = append(env, name+"="+v)
 		}
@@ -170,17 +175,26 @@ func signalTo(ts *testscript.TestScript, _ bool, args []string) {
 	if !ok {
 		ts.Fatalf("unknown signal %s", args[1])
 	}
-	ts.Check(named(ts, args[0]).cmd.Process.Signal(s))
+	r := named(ts, args[0])
+	r.told = time.Now()
+	ts.Check(r.cmd.Process.Signal(s))
 }
 
 func await(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) != 2 {
-		ts.Fatalf("usage: await NAME CODE")
+	if len(args) != 2 && len(args) != 3 {
+		ts.Fatalf("usage: await NAME CODE [TIME]")
 	}
 	r := named(ts, args[0])
+	limit := 60 * time.Second
+	if len(args) == 3 {
+		var err error
+		limit, err = time.ParseDuration(args[2])
+		ts.Check(err)
+		limit -= time.Since(r.told)
+	}
 	select {
 	case <-r.ended:
-	case <-time.After(60 * time.Second):
+	case <-time.After(limit):
 		text, _ := r.text()
 		ts.Fatalf("%s does not end:\n%s", args[0], text)
 	}
@@ -196,42 +210,6 @@ func logged(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("usage: logged NAME REGEXP")
 	}
 	named(ts, args[0]).wait(ts, regexp.MustCompile(args[1]))
-}
-
-func ask(ts *testscript.TestScript, neg bool, args []string) {
-	header := http.Header{}
-	for len(args) > 1 && args[0] == "-H" {
-		k, v, _ := strings.Cut(args[1], ":")
-		header.Set(k, strings.TrimSpace(v))
-		args = args[2:]
-	}
-	if len(args) < 2 {
-		ts.Fatalf("usage: http [-H 'K: V'] METHOD URL [BODY]")
-	}
-	r, err := http.NewRequest(args[0], args[1], strings.NewReader(strings.Join(args[2:], " ")))
-	ts.Check(err)
-	r.Header = header
-	if host := header.Get("Host"); host != "" {
-		r.Host = host
-	}
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(r)
-	if neg {
-		if err == nil {
-			ts.Fatalf("%s %s was answered: %s", args[0], args[1], resp.Status)
-		}
-		return
-	}
-	ts.Check(err)
-	defer resp.Body.Close()
-	io.WriteString(ts.Stdout(), resp.Status+"\n")
-	resp.Header.Write(ts.Stdout())
-	io.WriteString(ts.Stdout(), "\n")
-	_, err = io.Copy(ts.Stdout(), resp.Body)
-	ts.Check(err)
-	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
-		ts.Setenv("session", id)
-	}
 }
 
 func capture(ts *testscript.TestScript, _ bool, args []string) {

@@ -113,11 +113,11 @@ func (one *served) view() admin.Source {
 	}}
 }
 
-// drain makes the server not ready first, so that whoever probes it sends
-// nobody here any more.
-func (one *served) drain(ctx context.Context) error {
+// refuse makes the server not ready, so that whoever probes it sends nobody
+// here any more, and takes no new sessions.
+func (one *served) refuse() {
 	one.draining.Store(true)
-	return one.server.Drain(ctx)
+	one.server.Refuse()
 }
 
 func (one *served) close(ctx context.Context) (err error) {

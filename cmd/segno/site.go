@@ -85,19 +85,25 @@ func (s *site) listen(ctx context.Context) (err error) {
 	s.listener, err = listen.Open(ctx, s.settings.Listen, listen.Options{
 		Cert: s.settings.TLSCert, Key: s.settings.TLSKey, Unacknowledged: 3 * s.settings.Heartbeat, Logger: s.logger,
 	})
-	if errors.Is(err, syscall.EADDRINUSE) {
+	if taken(err) {
 		return config.Faultf("another program, or another Segno, listens there: stop it, or give another --listen; port 0 takes any free one", "%v", err)
 	}
 	if err != nil || s.settings.Admin == "off" {
 		return err
 	}
 	s.admin, err = listen.Open(ctx, s.settings.Admin, listen.Options{Logger: s.logger})
-	if !errors.Is(err, syscall.EADDRINUSE) {
+	if !taken(err) {
 		return err
 	}
 	host, _, _ := net.SplitHostPort(s.settings.Admin)
 	s.admin, err = listen.Open(ctx, net.JoinHostPort(host, "0"), listen.Options{Logger: s.logger})
 	return err
+}
+
+// taken tells whether somebody else listens there; Windows has a number of its
+// own for that (WSAEADDRINUSE).
+func taken(err error) bool {
+	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.Errno(10048))
 }
 
 // handlers puts the servers at their paths, and all that is seen of them on
