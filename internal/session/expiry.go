@@ -266,10 +266,22 @@ func (s *Session) age(key eventlog.Key) error {
 		return nil
 	}
 	s.trim(key, k, ^uint64(0), agedKinds)
-	if k != nil {
-		s.forget(k)
+	if k == nil {
+		return s.m.log.Arm(s.m.ctx, key, time.Time{})
 	}
+	if again, until := s.repostable(k); again {
+		return s.m.log.Arm(s.m.ctx, key, until)
+	}
+	s.forget(k)
 	return s.m.log.Arm(s.m.ctx, key, time.Time{})
+}
+
+// repostable tells whether the same request again is still to get the outcome,
+// and until when.
+func (s *Session) repostable(k *kept) (again bool, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answersAgain(k), time.Unix(0, k.endedAt).Add(s.m.lim.Repost)
 }
 
 // drop removes an ended stream that nobody uses and tells what that freed. If a
