@@ -81,9 +81,14 @@ func (v *view) serve() error {
 	}
 	v.begin()
 	v.x.streamHead()
-	if why := v.run(); why != whyDetached {
-		v.report(why)
+	why := v.run()
+	if why == whyDetached {
+		return nil
 	}
+	v.report(why)
+	// The server has the end of the body to write, and the deadline of the last
+	// write may have passed. A connection that takes none is gone.
+	_ = v.x.rc.SetWriteDeadline(time.Now().Add(v.x.f.o.WriteTimeout))
 	return nil
 }
 
