@@ -202,6 +202,30 @@ func TestFuncThatFailsEndsItsSessionOnly(t *testing.T) {
 	}
 }
 
+// A function that works on one message at a time gets the next ones when it is
+// ready; who brings them does not wait for that.
+func TestSlowFuncHoldsNobodyUp(t *testing.T) {
+	goOn := make(chan struct{})
+	web := httptest.NewServer(newServer(t, answering(func(m *wire.Message) string {
+		if m.Method == wire.ToolsCall {
+			<-goOn
+		}
+		return plain(m)
+	}), segno.Options{}))
+	defer web.Close()
+	session := post(t, web.Client(), web.URL+"/mcp", "", initialize).Header.Get("Mcp-Session-Id")
+	var calls []*http.Response
+	for id := range 20 {
+		calls = append(calls, post(t, web.Client(), web.URL+"/mcp", session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x"}}`, id)))
+	}
+	close(goOn)
+	for id, res := range calls {
+		if got := body(t, res); !strings.Contains(got, fmt.Sprintf(`"id":%d,"result"`, id)) {
+			t.Errorf("call %d: %s", id, got)
+		}
+	}
+}
+
 // pump serves one upstream through another.
 func pump(ctx context.Context, up segno.Upstream, in io.Reader, out io.Writer) error {
 	conn, err := up.Connect(ctx, "")

@@ -78,17 +78,17 @@ func (f *function) Fingerprint() string { return "func:" + f.name }
 
 // Connect calls the function in a goroutine of its own.
 func (f *function) Connect(context.Context, string) (wire.Conn, error) {
-	toServer, fromClient := io.Pipe()
+	toServer := newPipe()
 	fromServer, toClient := io.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &called{Conn: wire.NewLineConn(fromServer, fromClient, wire.LineOptions{}), cancel: cancel, done: make(chan struct{})}
+	c := &called{Conn: wire.NewLineConn(fromServer, writeEnd{toServer}, wire.LineOptions{}), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		err := f.call(ctx, toServer, toClient)
 		if err == nil {
 			err = io.EOF
 		}
-		toServer.CloseWithError(err)
+		toServer.finish(err, err)
 		toClient.CloseWithError(err)
 	}()
 	return c, nil
