@@ -301,3 +301,16 @@ func TestAck(t *testing.T) {
 		}
 	})
 }
+
+func TestStreamThatWasSilentForLongEndsCleanly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, setup{front: Options{Heartbeat: time.Hour}})
+		id, child := r.open("2025-11-25")
+		s := r.stream(r.post(id, callTool, `1`))
+		child.recv()
+		s.next()
+		time.Sleep(10 * time.Minute)
+		r.post(id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		s.rest()
+	})
+}
