@@ -14,7 +14,6 @@ import (
 
 const (
 	callers  = 32
-	callsFor = 1500 * time.Millisecond
 	echoArgs = `{"text":"hello"}`
 )
 
@@ -24,19 +23,19 @@ const (
 )
 
 // crowdTrial: clients that each have a session and a child of their own.
-func crowdTrial() trial {
+func crowdTrial(long time.Duration) trial {
 	return trial{
 		name:    "calls",
 		title:   fmt.Sprintf("echo calls, %d sessions, one call at a time in each", callers),
 		figures: []string{callsPerSecond, cpuCall},
 		run: func(_ context.Context, t *target) (report.Sample, error) {
-			return callRate(t.pid, func(int) (client.Session, error) { return t.dial() })
+			return callRate(t.pid, long, func(int) (client.Session, error) { return t.dial() })
 		},
 	}
 }
 
 // flightTrial: one session with many calls in flight.
-func flightTrial() trial {
+func flightTrial(long time.Duration) trial {
 	return trial{
 		name:    "calls-in-one",
 		title:   fmt.Sprintf("echo calls, one session, %d in flight", callers),
@@ -49,12 +48,12 @@ func flightTrial() trial {
 			}
 			defer first.Close()
 			const apart = 10_000_000 // ids of the callers do not meet
-			return callRate(t.pid, func(i int) (client.Session, error) { return first.Join((i + 1) * apart) })
+			return callRate(t.pid, long, func(i int) (client.Session, error) { return first.Join((i + 1) * apart) })
 		},
 	}
 }
 
-func callRate(pid int, open func(i int) (client.Session, error)) (report.Sample, error) {
+func callRate(pid int, long time.Duration, open func(i int) (client.Session, error)) (report.Sample, error) {
 	sessions := make([]client.Session, callers)
 	for i := range sessions {
 		s, err := open(i)
@@ -64,11 +63,11 @@ func callRate(pid int, open func(i int) (client.Session, error)) (report.Sample,
 		defer s.Close()
 		sessions[i] = s
 	}
-	if _, err := callAll(sessions, callsFor/10); err != nil {
+	if _, err := callAll(sessions, long/10); err != nil {
 		return nil, err
 	}
 	before, begun := machine.CPU(pid), time.Now()
-	n, err := callAll(sessions, callsFor)
+	n, err := callAll(sessions, long)
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,7 @@ import (
 
 const (
 	eventBytes = 200
-	floodFor   = 1500 * time.Millisecond // what one flood should last
-	floodMost  = 5_000_000
+	floodMost  = 50_000_000
 )
 
 const (
@@ -24,11 +23,12 @@ const (
 )
 
 // floodTrial: one call that reports as fast as the tool can write.
-func floodTrial() trial {
+func floodTrial(long time.Duration) trial {
 	return trial{
 		name:    "events",
 		title:   fmt.Sprintf("progress events of %d bytes from one call to one client", eventBytes),
 		figures: []string{perSecond, cpuEvent, lost, told},
+		need:    need{ahead: true},
 		notes: []string{
 			"The tool outruns every reader, so Segno runs with --session-max 8GiB: what waits for the reader is kept, not told as lost.",
 		},
@@ -38,7 +38,7 @@ func floodTrial() trial {
 				return nil, err
 			}
 			defer s.Close()
-			n, err := calibrate(s)
+			n, err := calibrate(s, long)
 			if err != nil {
 				return nil, err
 			}
@@ -47,15 +47,15 @@ func floodTrial() trial {
 	}
 }
 
-// calibrate finds how many events last about floodFor, and warms up.
-func calibrate(s client.Session) (int, error) {
+// calibrate finds how many events last about so long, and warms up.
+func calibrate(s client.Session, long time.Duration) (int, error) {
 	for n := 2000; ; {
 		_, took, err := drain(s, n)
 		if err != nil {
 			return 0, err
 		}
-		want := int(float64(n) * float64(floodFor) / float64(took))
-		if took > floodFor/10 || n >= floodMost {
+		want := int(float64(n) * float64(long) / float64(took))
+		if took > long/10 || n >= floodMost {
 			return min(floodMost, want), nil
 		}
 		n = min(floodMost, 10*n, want)

@@ -49,6 +49,7 @@ var roles = map[string]func() error{
 type options struct {
 	rounds int
 	quiet  time.Duration
+	long   time.Duration
 	only   string
 	on     string
 	json   string
@@ -61,6 +62,7 @@ func parse(args []string) (*options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.IntVar(&o.rounds, "rounds", 3, "samples of each subject in each measurement")
 	f.DurationVar(&o.quiet, "quiet", 5*time.Second, "wait at most this long before a sample for others to leave the machine alone")
+	f.DurationVar(&o.long, "long", 1500*time.Millisecond, "how long a sample of a rate lasts")
 	f.StringVar(&o.only, "only", "", "measurements to run: a regular expression")
 	f.StringVar(&o.on, "on", "", "subjects to run: a regular expression")
 	f.StringVar(&o.json, "json", filepath.Join("out", "bench.json"), "file for all values; empty: none")
@@ -140,7 +142,7 @@ func matches(expr, name string) bool {
 func (r *runner) all(ctx context.Context, o *options) (*report.Report, error) {
 	all := &report.Report{Machine: describeMachine(), Started: time.Now().UTC().Format(time.RFC3339), Rounds: o.rounds}
 	fmt.Printf("%s, %d rounds, median (min–max)\n", all.Machine, o.rounds)
-	for _, t := range trials() {
+	for _, t := range trials(o.long) {
 		if !matches(o.only, t.name) {
 			continue
 		}

@@ -51,15 +51,19 @@ func (s segno) start(ctx context.Context, n need) (*target, error) {
 }
 
 func (s segno) flags(n need) []string {
-	f := []string{"--session-max", "8GiB", "--principal-max", "8GiB", "--store-max", "16GiB"}
+	var f []string
+	if n.ahead {
+		f = append(f, "--session-max", "8GiB", "--principal-max", "8GiB", "--store-max", "16GiB")
+	}
 	if s.sync != "" {
 		f = append(f, "--sync", s.sync)
 	}
 	if n.deep {
-		f = append(f, "--retain-events", "1000000", "--retain-bytes", "1GiB")
+		f = append(f, "--retain-events", "20000", "--retain-bytes", "64MiB")
 	}
 	if n.crowd {
-		f = append(f, "--process", "shared")
+		f = append(f, "--process", "shared",
+			"--max-sessions-per-principal", "10000", "--max-connections-per-principal", "10000")
 	}
 	if n.asleep {
 		f = append(f, "--grace", "1s")

@@ -27,6 +27,7 @@ type subject interface {
 
 // need is what a measurement asks of a subject beyond its defaults.
 type need struct {
+	ahead  bool // keep what the tool is ahead of its reader, however much
 	deep   bool // keep every event of a call, however many
 	crowd  bool // thousands of sessions and connections; one child for all
 	asleep bool // stop the child of an idle session soon

@@ -71,6 +71,10 @@ func (r *runner) sample(ctx context.Context, t trial, s subject, m *report.Measu
 }
 
 // trials are all measurements, in the order of the report.
-func trials() []trial {
-	return []trial{floodTrial(), crowdTrial(), flightTrial(), echoTrial(), tickTrial(), idleTrial(), asleepTrial(), resumeTrial(), stallTrial()}
+// A sample of a rate lasts as long as it is told.
+func trials(long time.Duration) []trial {
+	return []trial{
+		floodTrial(long), crowdTrial(long), flightTrial(long), echoTrial(), tickTrial(),
+		idleTrial(), asleepTrial(), resumeTrial(), stallTrial(),
+	}
 }

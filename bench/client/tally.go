@@ -15,6 +15,7 @@ type Tally struct {
 	Done    bool   // the call's result came
 	Told    int    // notices of a gap
 	FirstID string // the first event id, empty if there is none
+	Refused string // the error that came in the place of a result
 
 	lines lines
 }
@@ -23,19 +24,22 @@ var (
 	serialKey = []byte(`"progress":`)
 	resultKey = []byte(`"result":`)
 	gapKey    = []byte(`"gap":`)
+	errorKey  = []byte(`"error":`)
 	idKey     = []byte("id:")
 )
 
-// Feed takes the next bytes of a body. It returns false once the result came.
+// Feed takes the next bytes of a body. It returns false once the outcome came.
 func (t *Tally) Feed(chunk []byte) bool {
 	t.lines.feed(chunk, t.block)
-	return !t.Done
+	return !t.Done && t.Refused == ""
 }
 
 // End says that no bytes follow, and returns what is wrong with a flood of n.
 func (t *Tally) End(n int) error {
 	t.lines.end(t.block)
 	switch {
+	case t.Refused != "":
+		return fmt.Errorf("after %d of %d events: %s", t.Events, n, t.Refused)
 	case !t.Done:
 		return fmt.Errorf("no result after %d of %d events", t.Events, n)
 	case t.Again > 0:
@@ -63,6 +67,9 @@ func (t *Tally) block(b []byte) {
 	}
 	// The result is the last event, so only what follows the last progress is searched.
 	t.Done = t.Done || bytes.Contains(b, resultKey)
+	if i := bytes.Index(b, errorKey); i >= 0 && !t.Done {
+		t.Refused = string(bytes.TrimSpace(b[i:]))
+	}
 	if t.Lost > 0 || t.Events == 0 {
 		t.Told += bytes.Count(b, gapKey)
 	}
