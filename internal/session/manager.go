@@ -334,22 +334,27 @@ func (m *Manager) Drain() {
 // store would not take the rest before ctx ended.
 func (m *Manager) Close(ctx context.Context) error {
 	m.Drain()
-	var stops sync.WaitGroup
-	for _, s := range m.all() {
-		stops.Go(func() { s.stopChild("segno was shut down") })
-	}
-	stops.Wait()
+	m.stopChildren()
 	err := m.waitWritten(ctx)
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
 	m.cancel()
+	m.stopChildren() // that a request of the last moment started; no more can be
 	m.waitWritten(context.Background())
 	m.others.Wait()
 	for _, s := range m.all() {
 		s.shut()
 	}
 	return err
+}
+
+func (m *Manager) stopChildren() {
+	var stops sync.WaitGroup
+	for _, s := range m.all() {
+		stops.Go(func() { s.stopChild("segno was shut down") })
+	}
+	stops.Wait()
 }
 
 // shut leaves the session to the next process.

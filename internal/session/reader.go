@@ -143,8 +143,10 @@ func (r *Reader) peek(ctx context.Context) (*Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.first = &d
-	return r.first, nil
+	if !d.Wait {
+		r.first = &d
+	}
+	return &d, nil
 }
 
 // seat tells whether this is the connection that gets the events, or else what

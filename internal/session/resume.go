@@ -123,7 +123,11 @@ func (s *Session) resumeAt(ctx context.Context, c eventlog.Cursor, info eventlog
 	reader.handsOut(true)
 	if !holds {
 		r.Result, r.Reader = Diverged, reader
-		return r, reader.missed(ctx, eventlog.Gap{After: place, Next: place + 1, Lost: c.Seq - min(c.Seq, place)}, notice.Store)
+		err := reader.missed(ctx, eventlog.Gap{After: place, Next: place + 1, Lost: c.Seq - min(c.Seq, place)}, notice.Store)
+		if err != nil {
+			reader.Close()
+		}
+		return r, err
 	}
 	first, err := reader.peek(ctx)
 	if err != nil {
@@ -133,7 +137,11 @@ func (s *Session) resumeAt(ctx context.Context, c eventlog.Cursor, info eventlog
 	if first.Ended && len(first.Events) == 0 {
 		return s.nothing(ctx, r, reader, c)
 	}
-	r.Result, r.Reader = s.judge(r, first, info), reader
+	if r.Result, err = s.judge(ctx, r, first, info); err != nil {
+		reader.Close()
+		return nil, err
+	}
+	r.Reader = reader
 	return r, nil
 }
 
@@ -153,19 +161,41 @@ func (s *Session) nothing(ctx context.Context, r *Resumption, reader *Reader, c 
 	return r, err
 }
 
-// judge names the result by what comes first.
-func (s *Session) judge(r *Resumption, first *Delivery, info eventlog.Info) string {
-	switch {
-	case first.Wait:
-		return Current
-	case first.Notice != nil:
-		s.m.meter.Observe(ResumeReplayed, "", float64(info.Events))
-		return Evicted
-	case len(first.Events) > 0:
+// judge names the result.
+func (s *Session) judge(ctx context.Context, r *Resumption, first *Delivery, info eventlog.Info) (string, error) {
+	if len(first.Events) > 0 {
 		r.First = first.Events[0].Seq
 	}
-	s.m.meter.Observe(ResumeReplayed, "", float64(info.Top-min(info.Top, r.After)))
-	return Exact
+	lost, err := s.holes(ctx, eventlog.Key{Session: s.name, Stream: r.Stream}, r.After, info)
+	if err != nil {
+		return "", err
+	}
+	if first.Wait && lost == 0 {
+		return Current, nil
+	}
+	s.m.meter.Observe(ResumeReplayed, "", float64(info.Top-min(info.Top, r.After+lost)))
+	if lost > 0 {
+		return Evicted, nil
+	}
+	return Exact, nil
+}
+
+// holes counts what is missing after a place. All holes lie before the floor,
+// where only what is pinned is left, so this reads little.
+func (s *Session) holes(ctx context.Context, k eventlog.Key, place uint64, info eventlog.Info) (lost uint64, err error) {
+	for place < info.Floor {
+		page, err := s.m.log.Read(ctx, k, place, pageBytes)
+		if err != nil || len(page.Events) == 0 {
+			return lost, err
+		}
+		for i := range page.Events {
+			lost += page.Events[i].Seq - place - 1
+			if place = page.Events[i].Seq; place >= info.Floor {
+				break
+			}
+		}
+	}
+	return lost, nil
 }
 
 // proves takes a cursor as the proof that the client has what is before it.
