@@ -56,8 +56,8 @@ type call struct {
 
 // Call accepts a request: its opening is in the log, and it goes to the server.
 // A repost attaches to the stream that is there. The error is a *Refusal or a
-// *wire.Error, both to be answered in-band, the context's, or
-// eventlog.ErrNoSession if the session has just ended.
+// *wire.Error, both to be answered in-band, the context's, or if the session is
+// over here eventlog.ErrNoSession or, where it can be opened again, ErrFenced.
 func (s *Session) Call(ctx context.Context, msg *wire.Message, o CallOptions) (*Call, error) {
 	s.posted()
 	if a := s.answer(msg); a != nil {
@@ -75,7 +75,7 @@ func (s *Session) Call(ctx context.Context, msg *wire.Message, o CallOptions) (*
 	if !first {
 		return s.attachTo(ctx, k)
 	}
-	if err := s.admit(); err != nil {
+	if err := s.admit(ctx); err != nil {
 		s.forget(k)
 		return nil, err
 	}
@@ -156,7 +156,16 @@ func (s *Session) answer(msg *wire.Message) []byte {
 }
 
 // admit refuses a call that could not be carried out now.
-func (s *Session) admit() error {
+func (s *Session) admit(ctx context.Context) error {
+	s.mu.Lock()
+	ended := s.ended
+	s.mu.Unlock()
+	if ended {
+		if _, err := s.m.log.Record(ctx, s.name); err != nil {
+			return err
+		}
+		return eventlog.ErrFenced // it is to be opened again
+	}
 	if r := s.full(); r != nil {
 		return s.refused(r)
 	}
@@ -455,7 +464,7 @@ func sortBatch(msgs []wire.Message) (calls []*call, requests []*wire.Message, er
 }
 
 func (s *Session) openBatch(ctx context.Context, raw []byte, calls []*call, requests []*wire.Message, o CallOptions) (*Call, error) {
-	if err := s.admit(); err != nil {
+	if err := s.admit(ctx); err != nil {
 		return nil, err
 	}
 	k := s.rememberBatch(calls)

@@ -355,3 +355,18 @@ func newTally() *tally {
 func (c *tally) Add(m Metric, _ string, n float64) { c.sums[c.keys[m]].Add(int64(n)) }
 func (*tally) Observe(Metric, string, float64)     {}
 func (c *tally) of(m Metric) int64                 { return c.sums[c.keys[m]].Load() }
+
+// held is a log whose appends wait for a verdict while it has a gate.
+type held struct {
+	eventlog.Log
+	gate atomic.Pointer[chan error]
+}
+
+func (h *held) Append(ctx context.Context, a eventlog.Append) error {
+	if gate := h.gate.Load(); gate != nil {
+		if err := <-*gate; err != nil {
+			return err
+		}
+	}
+	return h.Log.Append(ctx, a)
+}
