@@ -94,6 +94,7 @@ func run(ctx context.Context, args []string, sys system) (status int) {
 	if hint, ok := later[args[0]]; ok {
 		return sys.fail(config.Faultf(hint, "segno %s is not in this version", args[0]), misuse)
 	}
+	args = streamLast(args)
 	if err := layers.load(parser, args, sys.environ); err != nil {
 		return sys.fail(err, misuse)
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -30,6 +32,23 @@ func (dumpCommand) Help() string {
   segno dump
   segno dump --admin http://127.0.0.1:9464 kTqjWm0yG6XbDNvdjUrsBg
   segno dump --store pebble:/var/lib/segno --show-payloads --json`
+}
+
+// streamName is a stream, or an event id, that begins like a flag: base64url
+// has the dash.
+var streamName = regexp.MustCompile(`^-[A-Za-z0-9_-]{21}(\.[A-Za-z0-9._-]*)?$`)
+
+// streamLast lets such a name be typed as any other.
+func streamLast(args []string) []string {
+	if args[0] != "dump" || slices.Contains(args, "--") {
+		return args
+	}
+	for i, a := range args {
+		if streamName.MatchString(a) {
+			return append(slices.Delete(slices.Clone(args), i, i+1), "--", a)
+		}
+	}
+	return args
 }
 
 // holder is where a dump comes from.
