@@ -37,8 +37,9 @@ const (
 )
 
 // Diagnose tells a fault of the design from one of capacity. A cursor that is
-// not found though no buffer is full was never kept here: ids or routing are
-// wrong. One that is not found because its events went is a window too small.
+// not known was never made here, or its session is elsewhere: ids or routing
+// are wrong, all the more if the buffers have room. One that is known and whose
+// events went is a window too small: in time if there is room, else in size.
 func Diagnose(n Numbers, fullest float64, shared bool) []Finding {
 	all := 0.0
 	for _, v := range n.Resumes {
@@ -65,13 +66,19 @@ func Diagnose(n Numbers, fullest float64, shared bool) []Finding {
 func misses(n Numbers, missed, fullest float64) []Finding {
 	unknown := n.Resumes["unknown"] + n.Resumes["dead"] + n.Resumes["other"]
 	switch most := missed / 2; {
-	case n.Resumes["evicted"] >= most && n.Evicted > 0:
-		return []Finding{{Level: "warning", Code: "window",
-			Text:   fmt.Sprintf("The window is too small: %.0f resumes came after their events had gone, %.0f events were removed.", n.Resumes["evicted"], n.Evicted),
-			Action: "Raise --retain-events, --retain-bytes or --retain-age."}}
-	case unknown >= most && fullest < room:
-		return []Finding{{Level: "warning", Code: "routing",
-			Text:   fmt.Sprintf("%.0f resumes had a cursor that is not known here, though the buffers have room.", unknown),
+	case n.Resumes["evicted"] >= most:
+		action := "Raise --retain-events or --retain-bytes."
+		if fullest < room {
+			action = "Raise --retain-age: the streams have room, so it was their time that was over."
+		}
+		return []Finding{{Level: "warning", Code: "window", Action: action,
+			Text: fmt.Sprintf("The window is too small: %.0f resumes came after their events had gone, %.0f events were removed.", n.Resumes["evicted"], n.Evicted)}}
+	case unknown >= most:
+		text := "%.0f resumes had a cursor that is not known here."
+		if fullest < room {
+			text = "%.0f resumes had a cursor that is not known here, though the buffers have room."
+		}
+		return []Finding{{Level: "warning", Code: "routing", Text: fmt.Sprintf(text, unknown),
 			Action: "Look at whether clients send back the ids they got, and whether requests reach the instance or the store that made them."}}
 	case n.Resumes["diverged"] >= most:
 		return []Finding{{Level: "warning", Code: "store",

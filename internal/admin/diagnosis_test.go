@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -29,7 +30,8 @@ func TestDiagnosisTellsDesignFromCapacity(t *testing.T) {
 		{"foreign, shared store", Numbers{Resumes: results{"exact": 100}, Foreign: 50}, .1, true, []string{"hits"}},
 		{"restored store", Numbers{Resumes: results{"exact": 50, "diverged": 50}}, .1, false, []string{"hits", "store"}},
 		{"dropped streams", Numbers{Resumes: results{"exact": 50, "gone": 50}}, .1, false, []string{"hits", "gone"}},
-		{"unknown while full", Numbers{Resumes: results{"unknown": 50}}, 1, false, []string{"hits", "mixed"}},
+		{"unknown while full", Numbers{Resumes: results{"unknown": 50}}, 1, false, []string{"hits", "routing"}},
+		{"of everything a third", Numbers{Resumes: results{"unknown": 20, "gone": 20, "diverged": 20}}, 1, false, []string{"hits", "mixed"}},
 		{"few misses are no fault", Numbers{Resumes: results{"exact": 99, "unknown": 1}, Evicted: 1}, 0, false, []string{"hits"}},
 		{"slow readers", Numbers{Resumes: results{"exact": 100}, Slow: 3}, 0, false, []string{"hits", "slow"}},
 	} {
@@ -43,6 +45,24 @@ func TestDiagnosisTellsDesignFromCapacity(t *testing.T) {
 				t.Errorf("%s: %v, want %v", c.name, codes(got), c.want)
 			}
 		}
+	}
+}
+
+// TestRoomInTheBuffersDecides is about what is advised, and said.
+func TestRoomInTheBuffersDecides(t *testing.T) {
+	evicted := Numbers{Resumes: map[string]float64{"evicted": 50}, Evicted: 100}
+	if got := Diagnose(evicted, 1, false)[1].Action; !strings.Contains(got, "--retain-events") {
+		t.Errorf("full streams: %q", got)
+	}
+	if got := Diagnose(evicted, .1, false)[1].Action; !strings.Contains(got, "--retain-age") {
+		t.Errorf("streams with room: %q", got)
+	}
+	unknown := Numbers{Resumes: map[string]float64{"unknown": 50}}
+	if got := Diagnose(unknown, .1, false)[1].Text; !strings.Contains(got, "room") {
+		t.Errorf("unknown with room: %q", got)
+	}
+	if got := Diagnose(unknown, 1, false)[1].Text; strings.Contains(got, "room") {
+		t.Errorf("unknown without room: %q", got)
 	}
 }
 

@@ -196,7 +196,7 @@ func labels(t *testing.T, m *Meter, names map[string]string, file string) (seen 
 		}
 		label, _ := strconv.Unquote(lit.Value)
 		if (label == "") != (s.row.label == "") || label != "" && !slices.Contains(s.row.values, label) {
-			t.Errorf("%s: %s has no label %q in the table", fset.Position(call.Pos()), s.row.metric, label)
+			t.Errorf("%s: %s has no label %q: add it to table.go, or it counts as other", fset.Position(call.Pos()), s.row.metric, label)
 		}
 		return true
 	})

@@ -74,7 +74,7 @@ var table = []row{
 	{metric: session.Refused, label: "limit",
 		values: []string{"child-exits", "drain", "idempotency-key", "inflight-max", "max-children", "max-children-per-principal", "max-connections", "max-connections-per-principal", "max-message", "max-sessions", "max-sessions-per-principal", "owner", "principal-max", "session-max", "store", "store-max"},
 		help:   "Requests that were refused and not executed, by the limit that was reached."},
-	{metric: session.Dropped, label: "why", values: []string{"cancel for no call", "cancel for no request", "late answer", "late response", "progress for no call", "progress without token", "repost", "response without id", "stream ended", "unanswered request"},
+	{metric: session.Dropped, label: "why", values: []string{"cancel for no call", "cancel for no request", "late answer", "late response", "progress for no call", "progress without token", "repost", "response without id", "server does not listen", "stream ended", "unanswered request"},
 		help: "Messages of the server that belong to nothing that runs, by why."},
 	{metric: session.Resumes, label: "result", values: []string{"exact", "current", "evicted", "diverged", "gone", "unknown", "dead"},
 		help: "Resumes by what was found at the cursor; exact and current are hits."},
