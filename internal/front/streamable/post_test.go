@@ -188,6 +188,7 @@ func TestField86_Batches(t *testing.T) {
 		older, child := r.open("2025-03-26")
 		const note = `{"jsonrpc":"2.0","method":"notifications/x"}`
 		two := `[{"jsonrpc":"2.0","id":1,"method":"tools/list"},` + note + `,{"jsonrpc":"2.0","id":"2","method":"prompts/list"}]`
+		isError(t, r.post(newer, "[%s]", note), http.StatusBadRequest, wire.CodeInvalid, "null")
 		isError(t, r.post(newer, "%s", two), http.StatusBadRequest, wire.CodeInvalid, "null")
 		isError(t, r.post("", "%s", two), http.StatusBadRequest, wire.CodeInvalid, "null")
 		isError(t, r.post("gone", "%s", two), http.StatusNotFound, wire.CodeInvalid, "null")

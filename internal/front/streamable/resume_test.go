@@ -28,9 +28,12 @@ func TestField24_CutCallGoesOnWhereItStopped(t *testing.T) {
 		ids[e.ID] = true
 		last := ""
 		for n := 1; n <= 2; n++ {
+			began := time.Now()
 			child.progress(&m, n)
-			// A single event leaves at once: nothing else is on its way.
 			e := s.next()
+			if waited := time.Since(began); waited > time.Second {
+				t.Fatalf("a single event took %v", waited)
+			}
 			if e.ID == "" || ids[e.ID] || !strings.Contains(string(e.Data), fmt.Sprintf(`"progress":%d`, n)) {
 				t.Fatalf("event %d is %+v", n, e)
 			}
