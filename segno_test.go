@@ -16,11 +16,15 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno"
+	"github.com/segno-mcp/segno/internal/fakemcp"
 	"github.com/segno-mcp/segno/internal/wire"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	fakemcp.Main()
+	goleak.VerifyTestMain(m)
+}
 
 // answering is a server that answers every request by a function.
 func answering(result func(m *wire.Message) string) segno.Upstream {
