@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,39 @@ func resume(t *testing.T, web *httptest.Server, session, cursor string) *http.Re
 	}
 	t.Fatal("no connection any more")
 	return nil
+}
+
+func TestField107_OneWriterAtATime(t *testing.T) {
+	argv, env := fakemcp.Command(fakemcp.Options{})
+	program := segno.Command(argv...)
+	program.Env = env
+	for _, h2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HTTP/2 %v", h2), func(t *testing.T) {
+			web := httptest.NewUnstartedServer(newServer(t, program, segno.Options{Heartbeat: time.Millisecond}))
+			web.EnableHTTP2 = h2
+			web.StartTLS()
+			defer web.Close()
+			session := post(t, web.Client(), web.URL+"/mcp", "", initialize).Header.Get("Mcp-Session-Id")
+			res := post(t, web.Client(), web.URL+"/mcp", session,
+				`{"jsonrpc":"2.0","id":"it","method":"tools/call","params":{"name":"count","arguments":{"n":400,"interval_ms":1},"_meta":{"progressToken":"p"}}}`)
+			all := body(t, res)
+			if beats := strings.Count(all, "\n:\n"); beats < 50 {
+				t.Errorf("%d heartbeats", beats)
+			}
+			read := sse.NewReader(strings.NewReader(all))
+			seen, done := 0, false
+			for !done {
+				e, err := read.Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen, done = counted(t, e.Data, seen)
+			}
+			if seen != 400 {
+				t.Errorf("%d reports came, want 400", seen)
+			}
+		})
+	}
 }
 
 func TestUnstartableCommandIsSaid(t *testing.T) {

@@ -100,7 +100,8 @@ func (x *exchange) fail(err error) {
 	if p.status == http.StatusMethodNotAllowed {
 		h.Set("Allow", "GET, POST, DELETE")
 	}
-	if p.status == http.StatusRequestEntityTooLarge || p.status == http.StatusRequestTimeout {
+	unread := p.status == http.StatusRequestEntityTooLarge || p.status == http.StatusRequestTimeout
+	if unread && x.r.ProtoMajor == 1 {
 		// The rest of the body is not worth reading.
 		h.Set("Connection", "close")
 	}

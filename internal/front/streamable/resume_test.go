@@ -114,6 +114,20 @@ func TestPrimingDependsOnTheRevisionAskedFor(t *testing.T) {
 	}
 }
 
+func TestStrictReaderGetsNoRetryLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, setup{})
+		r.agent = "Java-http-client/21.0.2"
+		id, child := r.open("2025-11-25")
+		res := r.post(id, callTool, `1`)
+		m := child.recv()
+		child.answer(&m, `{}`)
+		if got := text(t, res); !strings.HasPrefix(got, "id: ") || strings.Contains(got, "retry:") {
+			t.Errorf("the stream is %q", got)
+		}
+	})
+}
+
 func TestField11_OlderClientResumesToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, setup{})

@@ -30,7 +30,7 @@ type rig struct {
 	conns  chan wire.Conn
 	logs   *logText
 	log    eventlog.Log
-	who    func(*http.Request) Who
+	agent  string // User-Agent; empty: Go's
 }
 
 // logText is what was logged, as text.
@@ -136,6 +136,9 @@ func (r *rig) request(method, session, body string) *http.Request {
 		q.Header.Set("Content-Type", "application/json")
 	}
 	q.Header.Set("Accept", "application/json, text/event-stream")
+	if r.agent != "" {
+		q.Header.Set("User-Agent", r.agent)
+	}
 	if session != "" {
 		q.Header.Set("Mcp-Session-Id", session)
 	}
