@@ -38,7 +38,7 @@ type person struct {
 
 func newPlan(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 0x5e610))
-	p := plan{seed: seed, knobs: randomKnobs(r), pebble: r.IntN(10) == 0 && false, ending: pick(r, "delete", "delete", "expire")}
+	p := plan{seed: seed, knobs: randomKnobs(r), pebble: r.IntN(10) == 0, ending: pick(r, "delete", "delete", "expire")}
 	for _, who := range []string{"ann", "bob"} {
 		for range 1 + r.IntN(2) {
 			p.people = append(p.people, randomPerson(r, who))
