@@ -19,13 +19,17 @@ func (l *Log) Append(ctx context.Context, a eventlog.Append) error {
 	if a.After == 0 && len(a.Events) > 0 && l.low.Load() {
 		return fmt.Errorf("%w: the disk is nearly full", eventlog.ErrUnavailable)
 	}
-	o := &op{sync: a.Durable && l.sync == SyncOutcomes || l.sync == SyncAlways}
-	o.add = func(g *group) error { return l.add(g, o, &a) }
-	return l.do(ctx, o)
+	o := l.appends.Get().(*op)
+	o.a, o.sync = a, a.Durable && l.sync == SyncOutcomes || l.sync == SyncAlways
+	err := l.do(ctx, o)
+	o.a, o.lv, o.to = eventlog.Append{}, nil, state{}
+	l.appends.Put(o)
+	return err
 }
 
 // add checks an append and puts it into the batch: all of it, or nothing.
-func (l *Log) add(g *group, o *op, a *eventlog.Append) error {
+func (l *Log) add(g *group, o *op) error {
+	a := &o.a
 	w, err := l.owned(a.Session, a.Fence)
 	if err != nil {
 		return err
@@ -50,7 +54,7 @@ func (l *Log) add(g *group, o *op, a *eventlog.Append) error {
 	if len(a.Events) == 0 {
 		return nil
 	}
-	return l.write(g, o, w, lv, a)
+	return l.write(g, o, w, lv)
 }
 
 // target finds the stream that an append is for, or makes it; nil if nothing is
@@ -145,7 +149,8 @@ func (l *Log) undate(g *group, k eventlog.Key) error {
 
 // write adds the events, and sees to it that readers learn of them only when
 // they count.
-func (l *Log) write(g *group, o *op, w *owner, lv *live, a *eventlog.Append) error {
+func (l *Log) write(g *group, o *op, w *owner, lv *live) error {
+	a := &o.a
 	st := &lv.ahead
 	if name := w.claim.Term; len(st.terms) == 0 || st.terms[len(st.terms)-1].Name != name {
 		terms := append(st.terms[:len(st.terms):len(st.terms)], eventlog.Term{Name: name, First: st.top + 1})
@@ -168,19 +173,19 @@ func (l *Log) write(g *group, o *op, w *owner, lv *live, a *eventlog.Append) err
 	// Before anything is in pebble: a reader that finds no live stream takes
 	// for published whatever it finds there.
 	o.sync = l.places.enlist(lv, o.sync)
-	seen, term, late := *st, w.claim.Term, o.sync
-	o.publish = func() { l.publish(lv, term, a, &seen, late) }
+	o.lv, o.to, o.term = lv, *st, w.claim.Term
 	return nil
 }
 
 // publish moves the stream's top for readers.
-func (l *Log) publish(lv *live, term string, a *eventlog.Append, to *state, late bool) {
+func (l *Log) publish(o *op) {
+	lv := o.lv
 	lv.mu.Lock()
-	lv.tail.Append(term, a.After, a.Events)
+	lv.tail.Append(o.term, o.a.After, o.a.Events)
 	lv.tail.Shrink(tailBytes)
-	lv.seen.extend(to)
+	lv.seen.extend(&o.to)
 	lv.inflight--
-	if late {
+	if o.sync {
 		lv.late--
 	}
 	last := lv.inflight == 0 && (lv.seen.ended || lv.leave)

@@ -27,11 +27,11 @@ func (l *Log) Claim(ctx context.Context, session string, create bool) (eventlog.
 		w, err := l.owner(session)
 		if errors.Is(err, eventlog.ErrNoSession) && create {
 			w, err = &owner{streams: map[string]struct{}{}}, nil
-			l.owners[session] = w
 		}
 		if err != nil {
 			return err
 		}
+		l.owners[session] = w
 		// What the former owner wrote and waits a sync for has to be visible
 		// before the new one looks.
 		o.sync = l.pending(session, w)
@@ -66,7 +66,8 @@ func (l *Log) pending(session string, w *owner) bool {
 	return false
 }
 
-// owner finds a session, in memory or in pebble.
+// owner finds a session, in memory or in pebble. It does not keep it in memory:
+// that is for sessions with a writer.
 func (l *Log) owner(session string) (*owner, error) {
 	if w := l.owners[session]; w != nil {
 		return w, nil
@@ -84,7 +85,6 @@ func (l *Log) owner(session string) (*owner, error) {
 	}
 	w := &owner{streams: map[string]struct{}{}}
 	w.claim = eventlog.Claim{Fence: binary.BigEndian.Uint64(v), Term: string(v[8:])}
-	l.owners[session] = w
 	return w, nil
 }
 
@@ -100,6 +100,7 @@ func (l *Log) owned(session string, fence uint64) (*owner, error) {
 	if w.claim.Fence != fence || fence>>32 != l.boot {
 		return nil, eventlog.ErrFenced
 	}
+	l.owners[session] = w
 	return w, nil
 }
 

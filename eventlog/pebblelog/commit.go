@@ -26,6 +26,13 @@ type op struct {
 	alone bool
 	sync  bool // it counts after the next sync
 	done  chan error
+
+	// An append has its fields here instead of in closures: there are many.
+	append bool
+	a      eventlog.Append
+	lv     *live // that it writes to, nil if to none
+	term   string
+	to     state // of the stream after it
 }
 
 // group is what is written to pebble at once.
@@ -88,10 +95,12 @@ func (l *Log) do(ctx context.Context, o *op) error {
 	if l.queue.isClosed() {
 		return eventlog.ErrClosed
 	}
-	if err := l.Healthy(); err != nil {
+	if err := l.writable(); err != nil {
 		return fmt.Errorf("%w: %w", eventlog.ErrUnavailable, err)
 	}
-	o.done = make(chan error, 1)
+	if o.done == nil {
+		o.done = make(chan error, 1)
+	}
 	began := time.Now()
 	if err := l.queue.put(o); err != nil {
 		return err
@@ -140,7 +149,11 @@ func (l *Log) join(g *group, o *op) {
 		return
 	}
 	before := g.batch.Len()
-	if err := o.add(g); err != nil {
+	add := o.add
+	if o.append {
+		add = func(g *group) error { return l.add(g, o) }
+	}
+	if err := add(g); err != nil {
 		if g.batch.Len() != before {
 			l.fail(err) // half a step is in the batch
 		}
@@ -171,7 +184,7 @@ func (l *Log) flush(g *group) {
 		case o.sync:
 			late = append(late, o)
 		default:
-			o.end()
+			l.end(o)
 		}
 	}
 	if err == nil {
@@ -183,8 +196,12 @@ func (l *Log) flush(g *group) {
 	clear(g.dates)
 }
 
-func (o *op) end() {
-	if o.publish != nil {
+// end makes a step visible and tells its caller, who may use it again at once.
+func (l *Log) end(o *op) {
+	switch {
+	case o.append && o.lv != nil:
+		l.publish(o)
+	case o.publish != nil:
 		o.publish()
 	}
 	o.done <- nil

@@ -9,14 +9,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// faultyFS is a file system that can be full, whose log syncs can be held or can
-// fail, and that counts them.
+// faultyFS is a file system that can be full, and whose log syncs can be held or
+// can fail.
 type faultyFS struct {
 	vfs.FS
 	full     atomic.Bool
 	broken   atomic.Bool
 	free     atomic.Uint64
-	syncs    atomic.Int64
+	logs     atomic.Int64 // files of the log that were begun
 	refused  chan struct{} // gets a value when a write finds no room
 	entered  chan struct{} // gets a value when a sync is held
 	mu       sync.Mutex
@@ -50,12 +50,20 @@ func signal(ch chan struct{}) {
 
 func (f *faultyFS) Create(name string, cat vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, cat)
-	return &faultyFile{File: file, fs: f, log: cat == "pebble-wal"}, err
+	return f.wrap(file, cat), err
 }
 
 func (f *faultyFS) ReuseForWrite(oldname, newname string, cat vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.ReuseForWrite(oldname, newname, cat)
-	return &faultyFile{File: file, fs: f, log: cat == "pebble-wal"}, err
+	return f.wrap(file, cat), err
+}
+
+func (f *faultyFS) wrap(file vfs.File, cat vfs.DiskWriteCategory) vfs.File {
+	log := cat == "pebble-wal"
+	if log {
+		f.logs.Add(1)
+	}
+	return &faultyFile{File: file, fs: f, log: log}
 }
 
 func (f *faultyFS) GetDiskUsage(path string) (vfs.DiskUsage, error) {
@@ -86,7 +94,6 @@ func (f *faultyFile) SyncData() error {
 	if !f.log {
 		return f.File.SyncData()
 	}
-	f.fs.syncs.Add(1)
 	f.fs.mu.Lock()
 	released := f.fs.released
 	f.fs.mu.Unlock()

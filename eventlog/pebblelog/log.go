@@ -28,7 +28,9 @@ type Log struct {
 	boot   uint64 // how often the store was opened
 	places places
 	queue  queue
-	syncer syncer
+	// Used again, so that an append costs no memory of its own.
+	appends sync.Pool
+	syncer  syncer
 
 	// Of the committer.
 	owners map[string]*owner
@@ -65,7 +67,8 @@ func newLog(dir string, o Options) *Log {
 		l.disk.FS, l.disk.private = vfs.Default, true
 	}
 	l.queue.more = make(chan struct{}, 1)
-	l.syncer = syncer{disk: l.disk, lazy: o.Sync == SyncOS, more: make(chan struct{}, 1)}
+	l.appends.New = func() any { return &op{append: true, done: make(chan error, 1)} }
+	l.syncer = syncer{disk: l.disk, end: l.end, lazy: o.Sync == SyncOS, more: make(chan struct{}, 1)}
 	return l
 }
 
@@ -120,8 +123,19 @@ func (l *Log) Size() int64 {
 	return int64(l.db.Metrics().DiskSpaceUsage())
 }
 
-// Healthy tells why the store takes nothing at the moment, nil if it does.
+// Healthy tells why the store takes nothing, or nothing new, at the moment; nil
+// if it does.
 func (l *Log) Healthy() error {
+	if err := l.writable(); err != nil {
+		return err
+	}
+	if l.low.Load() {
+		return errors.New("the disk is nearly full, no new streams are taken")
+	}
+	return nil
+}
+
+func (l *Log) writable() error {
 	if err := l.failure(); err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ const lag = 100 * time.Millisecond
 // SyncOutcomes, soon for the others. All that wait share the next sync.
 type syncer struct {
 	disk *disk
+	end  func(*op)
 	lazy bool // nothing is synced that does not wait
 
 	mu      sync.Mutex
@@ -95,7 +96,7 @@ func (s *syncer) run() {
 					o.done <- err
 					continue
 				}
-				o.end()
+				s.end(o)
 			}
 		}
 		if wait && !armed {
