@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,11 +186,10 @@ func TestFuncThatFailsEndsItsSessionOnly(t *testing.T) {
 		"end":   func() error { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bad := true
+			var called atomic.Bool
 			good := answering(plain)
 			web := httptest.NewServer(newServer(t, segno.Func("failing", func(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-				if bad {
-					bad = false
+				if !called.Swap(true) {
 					return serve()
 				}
 				return pump(ctx, good, in, out)
