@@ -16,7 +16,7 @@ type faultyFS struct {
 	full     atomic.Bool
 	broken   atomic.Bool
 	free     atomic.Uint64
-	logs     atomic.Int64 // files of the log that were begun
+	logs     atomic.Int64  // files of the log that were begun
 	refused  chan struct{} // gets a value when a write finds no room
 	entered  chan struct{} // gets a value when a sync is held
 	mu       sync.Mutex

@@ -30,7 +30,8 @@ type Options struct {
 	Metrics Metrics
 }
 
-// Metrics are called for what is worth counting; nil ones are not.
+// Metrics are called for what is worth counting, from many goroutines; nil ones
+// are not.
 type Metrics struct {
 	// StoreLatency gets how long a step took from its call until it counted.
 	StoreLatency func(time.Duration)
@@ -115,6 +116,7 @@ func (l *Log) prepare() error {
 	} else if err := fs.MkdirAll(l.dir, 0o700); err != nil {
 		return l.refuse(err, "")
 	}
+	l.syncParent()
 	names, err := fs.List(l.dir)
 	if err != nil {
 		return l.refuse(err, "")
@@ -135,6 +137,54 @@ func (l *Log) prepare() error {
 		if err := os.Chmod(l.dir, 0o700); err != nil {
 			return l.refuse(err, "")
 		}
+	}
+	return nil
+}
+
+// syncParent makes the folder itself outlive a power cut, where its parent can
+// be opened.
+func (l *Log) syncParent() {
+	parent, err := l.disk.FS.OpenDir(l.disk.FS.PathDir(l.dir))
+	if err != nil {
+		return
+	}
+	if err := errors.Join(parent.Sync(), parent.Close()); err != nil {
+		l.background(err)
+	}
+}
+
+// Purge removes all that a store holds, and the folder if nothing else is in it.
+// It refuses a folder that is no store or that is in use.
+func Purge(dir string) error {
+	l := newLog(dir, Options{})
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return l.refuse(err, "")
+	}
+	if len(names) == 0 {
+		return os.Remove(dir)
+	}
+	if err := l.prepare(); err != nil {
+		return err
+	}
+	lock, err := pebble.LockDirectory(dir, l.disk.FS)
+	if err != nil {
+		return l.refuse(fmt.Errorf("%w: %w", ErrLocked, err), "stop the other process first")
+	}
+	for _, name := range names {
+		if name.Name() != "LOCK" && !name.IsDir() {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, name.Name())))
+		}
+	}
+	err = errors.Join(err, lock.Close())
+	if err == nil {
+		err = os.Remove(filepath.Join(dir, "LOCK"))
+	}
+	if err == nil {
+		err = os.Remove(dir)
+	}
+	if err != nil {
+		return l.refuse(err, "")
 	}
 	return nil
 }

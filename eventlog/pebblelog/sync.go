@@ -1,6 +1,7 @@
 package pebblelog
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -19,6 +20,19 @@ const (
 	// SyncOS leaves it to the operating system.
 	SyncOS
 )
+
+// ParseSync reads a policy by its name: outcomes, always or os.
+func ParseSync(name string) (Sync, error) {
+	switch name {
+	case "outcomes":
+		return SyncOutcomes, nil
+	case "always":
+		return SyncAlways, nil
+	case "os":
+		return SyncOS, nil
+	}
+	return 0, fmt.Errorf("sync policy %q: not one of outcomes, always, os", name)
+}
 
 // lag is how long events stay in the operating system's hands alone.
 const lag = 100 * time.Millisecond

@@ -152,6 +152,59 @@ func TestNotAStore(t *testing.T) {
 	}
 }
 
+func TestPurge(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	l := open(t, dir, pebblelog.Options{})
+	claim(t, l)
+	refused(t, pebblelog.Purge(dir), pebblelog.ErrLocked, "stop")
+	must(t, l.Close())
+	must(t, pebblelog.Purge(dir))
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("the folder is still there: %v", err)
+	}
+	other := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(other, "letter.txt"), []byte("dear"), 0o644))
+	refused(t, pebblelog.Purge(other), pebblelog.ErrNoStore, "")
+	if _, err := os.Stat(filepath.Join(other, "letter.txt")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An event larger than half of pebble's memtable takes another way through it.
+func TestHugeEvent(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, pebblelog.Options{})
+	c, call := claim(t, l), stream("call")
+	huge := bytes.Repeat([]byte("0123456789abcdef"), 64<<20/16)
+	a := step(c, call, 0, true, eventlog.Opening, eventlog.Progress, eventlog.Outcome)
+	a.Events[2].Data = huge
+	must(t, l.Append(t.Context(), a))
+	must(t, l.Append(t.Context(), step(c, call, 3, true, eventlog.End)))
+	check := func() {
+		t.Helper()
+		p, err := l.Read(t.Context(), call, 2, 100)
+		must(t, err)
+		if len(p.Events) != 1 || !bytes.Equal(p.Events[0].Data, huge) || p.Top != 4 {
+			t.Fatalf("%d events, top %d", len(p.Events), p.Top)
+		}
+	}
+	check()
+	must(t, l.Close())
+	l = open(t, dir, pebblelog.Options{})
+	check()
+}
+
+func TestParseSync(t *testing.T) {
+	for name, want := range map[string]pebblelog.Sync{"outcomes": pebblelog.SyncOutcomes, "always": pebblelog.SyncAlways, "os": pebblelog.SyncOS} {
+		if got, err := pebblelog.ParseSync(name); got != want || err != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if _, err := pebblelog.ParseSync("Never"); err == nil || !strings.Contains(err.Error(), "outcomes, always, os") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestOwnerOnly(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "store")
 	must(t, os.MkdirAll(dir, 0o755))
