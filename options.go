@@ -109,7 +109,7 @@ type Options struct {
 	MaxConnections             int   // open streams; 10,000
 	MaxConnectionsPerPrincipal int   // 1,000
 
-	Instance string       // four characters of [0-9a-z] that name this process; minted if empty
+	Instance string       // four characters of [0-9a-z] that name this process; minted, and added to the log, if empty
 	Logger   *slog.Logger // nil: nothing is logged
 	Meter    Meter        // nil: nothing is counted
 	Tracer   Tracer       // nil: nothing is traced
@@ -133,6 +133,10 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Instance == "" {
+		o.Instance = session.NewInstance()
+		o.Logger = o.Logger.With("instance", o.Instance)
 	}
 	return o, o.check()
 }

@@ -66,9 +66,13 @@ func (s *Server) end(ctx context.Context, srv *http.Server) error {
 	}
 	last, cancel := context.WithTimeout(ctx, lastCalls)
 	defer cancel()
+	// From here on a connection is refused: to clients that is a server which
+	// will be back, while an answer would be its word.
+	shut := make(chan error, 1)
+	go func() { shut <- srv.Shutdown(last) }()
 	err := s.Close(last)
-	if shut := srv.Shutdown(last); shut != nil {
-		err = errors.Join(err, shut, srv.Close())
+	if down := <-shut; down != nil {
+		err = errors.Join(err, down, srv.Close())
 	}
 	return err
 }
