@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -64,12 +65,17 @@ func (s *site) start(one *served) (err error) {
 	}
 	o := options(s.settings)
 	o.Path, o.Log, o.Instance = one.path, one.log, s.instance
-	o.Logger, o.Meter, o.Tracer = s.logger, s.meter, s.tracer
-	if one.name != "" {
-		o.Logger = s.logger.With("server", one.name)
-	}
+	o.Logger, o.Meter, o.Tracer = s.loggerOf(one), s.meter, s.tracer
 	one.server, err = segno.New(one.command, o)
 	return err
+}
+
+// loggerOf says which of several servers a line is about.
+func (s *site) loggerOf(one *served) *slog.Logger {
+	if one.name == "" {
+		return s.logger
+	}
+	return s.logger.With("server", one.name)
 }
 
 // options are the settings in the words of the library, where zero means the

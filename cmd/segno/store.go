@@ -73,16 +73,38 @@ func (s *site) openLog(one *served) (eventlog.Log, error) {
 		return nil, err
 	}
 	if store.Memory {
+		s.loggerOf(one).Info("the log is in memory: it ends with this process")
 		return memlog.New(), nil
 	}
-	log, err := pebblelog.Open(store.Dir, pebblelog.Options{
-		Sync: syncs[s.settings.Sync], Fingerprint: one.command.Fingerprint(), Logger: s.logger,
-		Metrics: pebblelog.Metrics{StoreLatency: s.meter.StoreTook, StoreError: s.meter.StoreFailed},
-	})
+	log, dir, err := s.openFree(one, store.Dir)
 	if err != nil {
 		return nil, err
 	}
+	s.loggerOf(one).Info("the log is on disk", "store", "pebble:"+dir, "bytes", log.Size())
 	return log, nil
+}
+
+// manyAtOnce is how many may serve the same server at any free port, each with
+// a log that the next one finds again.
+const manyAtOnce = 16
+
+// openFree opens the log in a folder. Where the folder was not named and the
+// port may be any, others may do the same at this moment: then it is the next.
+func (s *site) openFree(one *served, dir string) (*pebblelog.Log, string, error) {
+	o := pebblelog.Options{
+		Sync: syncs[s.settings.Sync], Fingerprint: one.command.Fingerprint(), Logger: s.loggerOf(one),
+		Metrics: pebblelog.Metrics{StoreLatency: s.meter.StoreTook, StoreError: s.meter.StoreFailed},
+	}
+	log, err := pebblelog.Open(dir, o)
+	if s.settings.Store != "" || !strings.HasSuffix(s.settings.Listen, ":0") {
+		return log, dir, err
+	}
+	next := dir
+	for n := 2; errors.Is(err, pebblelog.ErrLocked) && n <= manyAtOnce; n++ {
+		next = fmt.Sprintf("%s.%d", dir, n)
+		log, err = pebblelog.Open(next, o)
+	}
+	return log, next, err
 }
 
 var syncs = map[string]pebblelog.Sync{

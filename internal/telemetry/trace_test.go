@@ -1,7 +1,11 @@
 package telemetry
 
 import (
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -64,6 +68,34 @@ func TestTracesAreOffUnlessAskedFor(t *testing.T) {
 		if on != c.on || (err == nil) != (c.fail == "") || err != nil && !strings.Contains(err.Error(), c.fail) {
 			t.Errorf("%v: on %v, %v", c.env, on, err)
 		}
+	}
+}
+
+func TestSpansAreDelivered(t *testing.T) {
+	got := make(chan string, 1)
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- r.Method + " " + r.URL.Path + " " + string(body)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	defer collector.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
+	tr, err := NewTracer(t.Context(), os.Getenv, "v1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.Call(nil, "abcd12345678", "stream", "tools/call", "export")("result")
+	if err := tr.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case sent := <-got:
+		if !strings.HasPrefix(sent, "POST /v1/traces ") || !strings.Contains(sent, "tools/call export") || !strings.Contains(sent, "abcd12345678") {
+			t.Errorf("sent %q", sent)
+		}
+	default:
+		t.Error("nothing was sent")
 	}
 }
 
