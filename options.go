@@ -98,8 +98,8 @@ type Options struct {
 	PrincipalMax int64         // bytes of a principal; 1 GiB
 	StoreMax     int64         // bytes of the log; 4 GiB
 
-	// Bounds. Per principal the default is that of all where nobody has to
-	// say who they are.
+	// Bounds. Those per principal count where clients say who they are; else
+	// all are one, and only the bounds on all count.
 	MaxMessage                 int   // bytes of a message; 64 MiB
 	InflightMax                int64 // bytes of bodies in memory; 256 MiB
 	MaxSessions                int   // in memory; 10,000
@@ -127,9 +127,9 @@ func (o Options) complete() (Options, error) {
 	o.MaxChildren = cmp.Or(o.MaxChildren, 256)
 	o.MaxConnections = cmp.Or(o.MaxConnections, 10000)
 	if o.anonymous() {
-		o.MaxSessionsPerPrincipal = cmp.Or(o.MaxSessionsPerPrincipal, o.MaxSessions)
-		o.MaxChildrenPerPrincipal = cmp.Or(o.MaxChildrenPerPrincipal, o.MaxChildren)
-		o.MaxConnectionsPerPrincipal = cmp.Or(o.MaxConnectionsPerPrincipal, o.MaxConnections)
+		o.MaxSessionsPerPrincipal = max(o.MaxSessionsPerPrincipal, o.MaxSessions)
+		o.MaxChildrenPerPrincipal = max(o.MaxChildrenPerPrincipal, o.MaxChildren)
+		o.MaxConnectionsPerPrincipal = max(o.MaxConnectionsPerPrincipal, o.MaxConnections)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -179,6 +179,25 @@ func TestTokenFileLetsInWhoIsNamed(t *testing.T) {
 	}
 }
 
+func TestBoundsPerPrincipalNeedPrincipals(t *testing.T) {
+	for _, named := range []bool{false, true} {
+		o := segno.Options{MaxSessions: 4, MaxSessionsPerPrincipal: 2}
+		if named {
+			o.Authenticate = func(*http.Request) (segno.Identity, error) { return segno.Identity{Principal: "ann"}, nil }
+		}
+		web := httptest.NewServer(newServer(t, answering(plain), o))
+		var sessions []string
+		for range 3 {
+			sessions = append(sessions, post(t, web.Client(), web.URL+"/mcp", "", initialize).Header.Get("Mcp-Session-Id"))
+		}
+		first := post(t, web.Client(), web.URL+"/mcp", sessions[0], `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		if gone := first.StatusCode == http.StatusNotFound; gone != named {
+			t.Errorf("named %v: the first of three sessions: %s", named, first.Status)
+		}
+		web.Close()
+	}
+}
+
 func TestFuncThatFailsEndsItsSessionOnly(t *testing.T) {
 	for name, serve := range map[string]func() error{
 		"panic": func() error { panic("as the test wants it") },
