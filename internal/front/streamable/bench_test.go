@@ -298,3 +298,41 @@ func resident(t *testing.T) int {
 	}
 	return pages * os.Getpagesize()
 }
+
+// BenchmarkCall is a call that is answered at once, as JSON, on one connection.
+func BenchmarkCall(b *testing.B) {
+	r := newReal(b, session.Limits{})
+	id, c := r.open(b)
+	go func() {
+		for {
+			msgs, err := c.Recv(context.Background())
+			if err != nil {
+				return
+			}
+			for _, m := range msgs {
+				if m.Kind == wire.Request {
+					c.Send(context.Background(), wire.AppendResponse(nil, m.IDText(), []byte(`{"content":[]}`)))
+				}
+			}
+		}
+	}()
+	conn, err := net.Dial("tcp", r.addr)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	read := bufio.NewReader(conn)
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		n++
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{}}}`, n)
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\nMcp-Session-Id: %s\r\nMcp-Protocol-Version: 2025-11-25\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body)
+		res, err := http.ReadResponse(read, nil)
+		if err != nil || res.StatusCode != 200 {
+			b.Fatal(res, err)
+		}
+		io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+	}
+}
