@@ -44,7 +44,7 @@ unit: ## go test with the race detector
 
 .PHONY: peers
 peers: needs ## Segno with real clients, servers, nginx and the conformance suite
-	PEERS=required PEERS_RACE=1 go test -race -count=1 -parallel 24 -timeout 8m ./internal/peers
+	PEERS=required PEERS_RACE=1 go test -race -count=1 -parallel 64 -timeout 8m ./internal/peers
 
 .PHONY: conformance
 conformance: needs ## the official conformance suite alone, with its table

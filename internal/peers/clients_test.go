@@ -40,36 +40,20 @@ func kinds(t *testing.T) []kind {
 	}
 }
 
-// step is one progress event as a client saw it.
-type step struct {
-	progress int
-	message  string
-	at       int64 // Unix milliseconds
-}
-
-// progress gathers the steps of one call.
+// progress gathers the progress of one call as it comes.
 type progress struct {
-	mu    sync.Mutex
-	steps []step
+	mu   sync.Mutex
+	seen []int
 }
 
-func (p *progress) add(s step) {
+func (p *progress) add(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.steps = append(p.steps, s)
+	p.seen = append(p.seen, n)
 }
 
-func (p *progress) all() []step {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append([]step(nil), p.steps...)
-}
-
-// numbers are the progress values as they came.
 func (p *progress) numbers() []int {
-	var n []int
-	for _, s := range p.all() {
-		n = append(n, s.progress)
-	}
-	return n
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]int(nil), p.seen...)
 }

@@ -47,11 +47,11 @@ func controlAbort(t *testing.T, k kind) {
 // of a call that says nothing loses it. (go-sdk's client survives: its server
 // does not even send a head before the first event, so it asks again.)
 func controlQuiet(t *testing.T, k kind) {
-	proxy := cutBefore(t, goSDKServer(t), plan{how: abort, cuts: 3})
-	client := k.open(t, proxy.url())
-	defer client.close()
-	text, err := client.call(within(t, 8*time.Second), "quiet", map[string]any{"ms": 4500}, nil)
-	if err == nil {
+	proxy := cutBefore(t, goSDKServer(t), plan{how: abort, cuts: 3, unprimed: time.Second})
+	client := k.open(t, proxy.url()) // not closed: this server's DELETE waits for the tool
+	text, err := client.call(within(t, 8*time.Second), "quiet", map[string]any{}, nil)
+	// The call's own connection and the two attempts that the client makes.
+	if conns, _ := proxy.seen(); err == nil || conns > 3 {
 		t.Errorf("result %q after %s: a test that expects a loss here would not see it", text, proxy.story())
 	}
 }
@@ -61,9 +61,9 @@ func goSDKServer(t *testing.T) string {
 	t.Helper()
 	server := mcp.NewServer(&mcp.Implementation{Name: "control", Version: "1"}, nil)
 	type args struct {
-		N  int `json:"n,omitempty"`
-		MS int `json:"ms,omitempty"`
+		N int `json:"n,omitempty"`
 	}
+	over := make(chan struct{})
 	done := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}
 	mcp.AddTool(server, &mcp.Tool{Name: "count"}, func(ctx context.Context, r *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
 		pace := time.NewTicker(100 * time.Millisecond)
@@ -75,14 +75,15 @@ func goSDKServer(t *testing.T) string {
 		}
 		return done, nil, nil
 	})
-	mcp.AddTool(server, &mcp.Tool{Name: "quiet"}, func(_ context.Context, _ *mcp.CallToolRequest, a args) (*mcp.CallToolResult, any, error) {
-		<-time.After(time.Duration(a.MS) * time.Millisecond)
+	mcp.AddTool(server, &mcp.Tool{Name: "quiet"}, func(context.Context, *mcp.CallToolRequest, args) (*mcp.CallToolResult, any, error) {
+		<-over
 		return done, nil, nil
 	})
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
 		&mcp.StreamableHTTPOptions{EventStore: mcp.NewMemoryEventStore(nil)})
 	s := httptest.NewServer(handler)
 	t.Cleanup(func() {
+		close(over)
 		s.CloseClientConnections()
 		s.Close()
 	})

@@ -26,14 +26,16 @@ const (
 )
 
 // plan says which connections of a call are broken: the first cuts ones, each
-// after so many progress events, or if that is 0 as soon as it has an event id,
-// and without one after half a second.
+// after so many progress events, or if that is 0 as soon as it has an event id.
 type plan struct {
 	how   cut
 	cuts  int
 	after int
 	gap   time.Duration // how long the port is down
 	strip string        // a header to take out of each answer
+	// unprimed, if not 0, is after how long a connection without an event id is
+	// broken too; without it such a connection is left alone.
+	unprimed time.Duration
 }
 
 // cutter is a proxy that knows which connections belong to a tool call: the
@@ -66,7 +68,7 @@ func cutBefore(t *testing.T, url string, p plan) *cutter {
 		client: &http.Transport{DisableCompression: true}, broken: make(chan struct{}),
 	}
 	c.server = &http.Server{Handler: c}
-	c.listen("127.0.0.1:0")
+	c.listen(freeAddress(t))
 	t.Cleanup(func() {
 		c.server.Close()
 		c.client.CloseIdleConnections()
@@ -109,9 +111,9 @@ func (c *cutter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	var late atomic.Bool
-	if c.plan.after == 0 && c.doomed(n) {
+	if c.plan.unprimed > 0 && c.doomed(n) {
 		// Not even a head may come: the time runs from the request on.
-		unprimed := time.AfterFunc(500*time.Millisecond, func() { late.Store(true); cancel() })
+		unprimed := time.AfterFunc(c.plan.unprimed, func() { late.Store(true); cancel() })
 		defer unprimed.Stop()
 	}
 	answer, err := c.forward(ctx, r, body)

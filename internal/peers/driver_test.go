@@ -36,11 +36,7 @@ type reply struct {
 	Seq      int             `json:"seq"`
 	Result   json.RawMessage `json:"result"`
 	Error    *rpcError       `json:"error"`
-	Progress *struct {
-		Progress float64 `json:"progress"`
-		Message  string  `json:"message"`
-		At       int64   `json:"at"`
-	} `json:"progress"`
+	Progress *float64        `json:"progress"`
 }
 
 // rpcError is an error of a client, with the server's data if it had some.
@@ -112,7 +108,7 @@ func (d *driver) take(r reply) {
 		d.said.add(fmt.Sprintf("a line for seq %d after its answer", r.Seq))
 	case r.Progress != nil:
 		if w.seen != nil {
-			w.seen.add(step{int(r.Progress.Progress), r.Progress.Message, r.Progress.At})
+			w.seen.add(int(*r.Progress))
 		}
 	default:
 		delete(d.waits, r.Seq)

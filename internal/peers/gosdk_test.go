@@ -53,7 +53,7 @@ func (c *goSDK) progress(_ context.Context, r *mcp.ProgressNotificationClientReq
 	seen := c.seen[fmt.Sprint(r.Params.ProgressToken)]
 	c.mu.Unlock()
 	if seen != nil {
-		seen.add(step{int(r.Params.Progress), r.Params.Message, time.Now().UnixMilli()})
+		seen.add(int(r.Params.Progress))
 	}
 }
 

@@ -62,8 +62,7 @@ func (c *mcpGo) notified(n mcp.JSONRPCNotification) {
 	c.mu.Unlock()
 	number, ok := fields["progress"].(float64)
 	if seen != nil && ok {
-		message, _ := fields["message"].(string)
-		seen.add(step{int(number), message, time.Now().UnixMilli()})
+		seen.add(int(number))
 	}
 }
 

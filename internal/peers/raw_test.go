@@ -78,26 +78,32 @@ func hello(t *testing.T, ctx context.Context, url, version string) *raw {
 
 func (r *raw) do(ctx context.Context, method, body string, header http.Header) *http.Response {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(ctx, method, r.url, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	request.Header = header
-	if r.session != "" {
-		request.Header.Set("Mcp-Session-Id", r.session)
-	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := r.try(ctx, method, body, header)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return answer
 }
 
+func (r *raw) try(ctx context.Context, method, body string, header http.Header) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, r.url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header = header
+	if r.session != "" {
+		request.Header.Set("Mcp-Session-Id", r.session)
+	}
+	return http.DefaultClient.Do(request)
+}
+
+func posting() http.Header {
+	return http.Header{"Accept": {"application/json, text/event-stream"}, "Content-Type": {"application/json"}}
+}
+
 func (r *raw) post(ctx context.Context, body string) *http.Response {
 	r.t.Helper()
-	return r.do(ctx, http.MethodPost, body, http.Header{
-		"Accept": {"application/json, text/event-stream"}, "Content-Type": {"application/json"},
-	})
+	return r.do(ctx, http.MethodPost, body, posting())
 }
 
 // resume opens a stream again from an event id.

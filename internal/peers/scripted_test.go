@@ -21,6 +21,7 @@ import (
 //
 //	count {tag, n, pace_ms}  n progress events, then a result
 //	quiet {tag}              no event until the gate is opened, then a result
+//	steps {tag, n}           n progress events, each when its gate is opened
 //	test_reconnection        what the conformance suite calls: 1.5 s, then a result
 type scripted struct {
 	version string
@@ -83,7 +84,7 @@ func (s *scripted) handle(line []byte) {
 	case m.Method == "ping":
 		s.result(m.ID, map[string]any{})
 	case m.Method == "tools/list":
-		s.result(m.ID, map[string]any{"tools": []any{tool("count"), tool("quiet"), tool("test_reconnection")}})
+		s.result(m.ID, map[string]any{"tools": []any{tool("count"), tool("quiet"), tool("steps"), tool("test_reconnection")}})
 	case m.Method == "tools/call":
 		s.calls.Go(func() { s.call(m) })
 	default:
@@ -108,21 +109,24 @@ func (s *scripted) call(m message) {
 			s.progress(m, i+1)
 		}
 	case "quiet":
-		eventually(time.Minute, func() bool { _, err := os.Stat(gate(s.dir, a.Tag)); return err == nil })
+		s.pass(a.Tag)
+	case "steps":
+		for i := range a.N {
+			s.pass(nth(a.Tag, i+1))
+			s.progress(m, i+1)
+		}
 	case "test_reconnection":
 		<-time.After(1500 * time.Millisecond)
 	}
 	s.result(m.ID, map[string]any{"content": []any{map[string]any{"type": "text", "text": "done " + a.Tag}}})
 }
 
-// progress tells when it was sent, in Unix nanoseconds, as its message.
 func (s *scripted) progress(m message, n int) {
 	if m.Params.Meta.Token == nil {
 		return
 	}
 	s.write(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": map[string]any{
 		"progressToken": m.Params.Meta.Token, "progress": n, "total": m.Params.Args.N,
-		"message": strconv.FormatInt(time.Now().UnixNano(), 10),
 	}})
 }
 
@@ -150,6 +154,14 @@ func (s *scripted) note(line string) {
 	defer f.Close()
 	io.WriteString(f, line+"\n")
 }
+
+// pass waits until a gate is open.
+func (s *scripted) pass(tag string) {
+	eventually(time.Minute, func() bool { _, err := os.Stat(gate(s.dir, tag)); return err == nil })
+}
+
+// nth is the tag of a call's n-th gate.
+func nth(tag string, n int) string { return tag + "-" + strconv.Itoa(n) }
 
 func gate(dir, tag string) string { return filepath.Join(dir, "gate-"+tag) }
 
@@ -194,7 +206,7 @@ func (l ledger) pids(t *testing.T) (pids []int) {
 	return pids
 }
 
-// open lets the quiet call of a tag end.
+// open opens the gate of a tag.
 func (l ledger) open(t *testing.T, tag string) {
 	t.Helper()
 	if err := os.WriteFile(gate(string(l), tag), nil, 0o600); err != nil {

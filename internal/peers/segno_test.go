@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
@@ -53,7 +55,7 @@ func serve(t *testing.T, flags []string, command ...string) *segno {
 	s := &segno{t: t, store: t.TempDir()}
 	s.args = append([]string{"--admin", "off", "--store", "pebble:" + s.store}, flags...)
 	s.args = append(append(s.args, "--"), command...)
-	s.start("127.0.0.1:0")
+	s.start(freeAddress(t))
 	t.Cleanup(s.close)
 	return s
 }
@@ -161,6 +163,21 @@ func alive(pid int) bool {
 	}
 	_, after, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(after, "Z")
+}
+
+// freeAddress finds a port that can be listened on again later: none of those
+// that the system hands out by itself in the meantime.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port between 20000 and 32000")
+	return ""
 }
 
 // within is a context that ends with the test or after the limit.

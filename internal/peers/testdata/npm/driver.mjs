@@ -19,7 +19,7 @@ const ops = {
   call({ seq, client, tool, args, quiet, timeout }) {
     const onprogress = quiet
       ? undefined
-      : p => say({ seq, progress: { progress: p.progress, message: p.message ?? '', at: Date.now() } });
+      : p => say({ seq, progress: p.progress });
     return clients.get(client).call(tool, args, { onprogress, timeout });
   },
   read: ({ client, uri }) => clients.get(client).read(uri),
