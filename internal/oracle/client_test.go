@@ -33,6 +33,13 @@ type chain struct {
 	dead bool   // there is nothing to come for
 }
 
+// cursor is where a chain stands.
+func (w *world) cursor(ch *chain) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return ch.last
+}
+
 // call is a request of the client with all that it heard of it.
 type call struct {
 	c         *client
@@ -111,7 +118,7 @@ func (c *client) request(k *call, kind string, how cut, policy string) *conn {
 // own stream.
 func (c *client) resume(ch *chain, kind string, how cut, policy string) *conn {
 	o := c.opening(kind, http.MethodGet)
-	o.cut, o.policy, o.chain, o.cursor = how, policy, ch, ch.last
+	o.cut, o.policy, o.chain, o.cursor = how, policy, ch, c.w.cursor(ch)
 	if o.cursor != "" {
 		o.kind += " from " + c.w.place(o.cursor)
 	}

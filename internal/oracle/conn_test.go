@@ -172,20 +172,15 @@ func (c *client) open(o opening) *conn {
 }
 
 func (x *conn) end(err error) {
-	x.raw, err = closed(x.raw, err)
+	if x.raw != nil {
+		x.raw.Close()
+	}
 	m := x.w.now()
 	x.w.mu.Lock()
 	x.err, x.closed = err, m
 	x.w.mu.Unlock()
 	x.w.tell(x.c.name, "#%d ends: %v", x.n, err)
 	close(x.done)
-}
-
-func closed(c net.Conn, err error) (net.Conn, error) {
-	if c != nil {
-		c.Close()
-	}
-	return c, err
 }
 
 // drop closes the connection from the client's side, or breaks it.

@@ -49,10 +49,7 @@ func (p *past) label() string {
 	if p.own {
 		return "own"
 	}
-	if key := keyIn(p.events[0].data); key != "" {
-		return key
-	}
-	return "init"
+	return p.name
 }
 
 func (p *past) who() string {

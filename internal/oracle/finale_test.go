@@ -109,13 +109,11 @@ func (k *call) followed() bool {
 	if x == nil || !x.over() {
 		return false
 	}
-	k.c.w.mu.Lock()
-	defer k.c.w.mu.Unlock()
 	return x.err == nil && x.status != 0 || k.lost()
 }
 
 // lost: a client that reuses ids and has no cursor cannot ask for the call again.
-func (k *call) lost() bool { return k.chain.last == "" && k.c.reuses() }
+func (k *call) lost() bool { return k.c.w.cursor(&k.chain) == "" && k.c.reuses() }
 
 // reuses tells whether the client used an id for more than one request.
 func (c *client) reuses() bool {
@@ -135,7 +133,7 @@ func (k *call) follow() {
 	}
 	switch {
 	case !k.c.w.idle(&k.chain):
-	case k.chain.last != "":
+	case k.c.w.cursor(&k.chain) != "":
 		k.c.resume(&k.chain, "resume at last of "+k.key, cut{}, "oldest")
 	case !k.lost():
 		k.c.request(k, "repost at last of", cut{}, "")

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"sync"
@@ -34,6 +35,7 @@ type history struct {
 type past struct {
 	key     eventlog.Key
 	call    *call // whose stream it is; nil: a session's own, or of no call
+	name    string // for the story
 	own     bool
 	owner   string // the session's public id
 	events  []entry
@@ -110,6 +112,7 @@ func (h *history) note(a *eventlog.Append) (undo func()) {
 	m := h.w.now()
 	if len(p.events) == 0 && len(a.Events) > 0 {
 		p.call = h.w.callFor(string(a.Events[0].Data))
+		p.name = cmp.Or(keyIn(string(a.Events[0].Data)), "init")
 	}
 	for _, e := range a.Events {
 		p.events = append(p.events, entry{kind: e.Kind, term: h.terms[a.Fence], data: string(e.Data), at: m})
@@ -142,6 +145,14 @@ func (h *history) of(stream string) *past {
 		}
 	}
 	return nil
+}
+
+// ack notes that a client says what it has of a stream; false if that is gone.
+func (h *history) ack(p *past) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p.acked = p.acked || p.dropped == nil
+	return p.dropped == nil
 }
 
 func (g *gate) Release(s string) {

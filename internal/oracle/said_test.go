@@ -168,7 +168,7 @@ func (w *world) checkUnfinished(k *call, p *past) {
 	if c, ok := parseCursor(k.chain.last); patient && (!ok || c.stream != p.key.Stream) {
 		return
 	}
-	if ended, ok := w.hist.ended[p.key.Session]; ok && ended.at-p.events[0].at.at < time10 {
+	if ended, ok := w.hist.ended[p.key.Session]; ok && ended.at-p.events[0].at.at < longest {
 		return
 	}
 	w.broken(k.c.name, "outcome", "%s (%s) never ended", k.key, k.tool)
@@ -290,7 +290,7 @@ func (w *world) cancelWanted(k *kid, inner string, openings map[string][]*past, 
 			}
 			for _, p := range openings[key] {
 				e := p.outcome()
-				if p.call.cancelled != nil || e != nil && (strings.Contains(e.data, `"gap":{`) || strings.Contains(e.data, "nobody was connected")) {
+				if ended, over := w.hist.ended[p.key.Session]; over && ended.at >= r.at.at || p.call.cancelled != nil || e != nil && (strings.Contains(e.data, `"gap":{`) || strings.Contains(e.data, "nobody was connected")) {
 					return true
 				}
 			}

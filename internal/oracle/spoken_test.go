@@ -10,7 +10,8 @@ import (
 
 type timeOf = time.Duration
 
-const time10 = 10 * time.Second
+// longest is how long a tool runs at most, unless it waits for something.
+const longest = 25 * time.Second
 
 // spoken is something that a server said of which nothing tells which call it
 // is for: a log message, a request of its own.
@@ -154,11 +155,11 @@ func (w *world) checkPlace(c *client, p *past, s *spoken) {
 // some may just have begun or ended.
 func (k *kid) onlyRun(s *spoken) (only *run, sure bool) {
 	for _, r := range k.runs() {
-		if r.at.n > s.at.n || r.answer >= 0 && r.answer < s.n {
+		if s.at.before(r.at) || r.answer >= 0 && r.answer < s.n {
 			continue
 		}
 		call := k.w.callOf(r.key)
-		if only != nil || call == nil || call.cancelled != nil || !r.at.before(s.at) && r.answer < 0 {
+		if only != nil || call == nil || call.cancelled != nil || !r.at.before(s.at) {
 			return nil, false
 		}
 		for _, x := range k.w.conns {

@@ -240,7 +240,9 @@ func (w *world) stepOwn(r *rand.Rand) {
 		return
 	}
 	if r.IntN(3) == 0 {
+		w.mu.Lock()
 		c.own.last = ""
+		w.mu.Unlock()
 	}
 	c.resume(&c.own, "own stream", randomCut(r), randomPolicy(r))
 }
@@ -253,7 +255,7 @@ func (w *world) stepOddCursor(r *rand.Rand) {
 	}
 	cursor := pick(r, "nonsense", "0", "AAAAAAAAAAAAAAAAAAAAAA.abcdef.3", strings.Repeat("x", 300), "a.b.c.d.e")
 	if k := w.someCall(r, func(k *call) bool { return resumable(k) && strings.Count(k.chain.last, ".") > 1 }); k != nil {
-		id := k.chain.last
+		id := w.cursor(&k.chain)
 		parts := strings.Split(id, ".")
 		switch r.IntN(6) {
 		case 0, 1: // of whoever it is
@@ -308,7 +310,7 @@ func (w *world) stepForeignSession(r *rand.Rand) {
 		o.body = string(fakemcp.Call("1", "echo", `{"key":"stolen"}`, ""))
 	}
 	if o.method == http.MethodGet {
-		o.cursor = c.own.last
+		o.cursor = w.cursor(&c.own)
 	}
 	c.open(o)
 }
@@ -349,13 +351,14 @@ func (w *world) stepAck(r *rand.Rand) {
 	if k == nil {
 		return
 	}
-	if p := w.hist.of(strings.Split(k.chain.last, ".")[0]); p == nil || p.key.Session != k.c.sessionName() || p.dropped != nil {
+	last := w.cursor(&k.chain)
+	c, ok := parseCursor(last)
+	p := w.hist.of(c.stream)
+	if !ok || p == nil || p.key.Session != k.c.sessionName() || !w.hist.ack(p) {
 		return
-	} else {
-		p.acked = true
 	}
-	o := k.c.opening("ack of "+w.place(k.chain.last), http.MethodPost)
-	o.path, o.body = "/mcp/ack", fmt.Sprintf(`{"lastEventId":%q}`, k.chain.last)
+	o := k.c.opening("ack of "+w.place(last), http.MethodPost)
+	o.path, o.body = "/mcp/ack", fmt.Sprintf(`{"lastEventId":%q}`, last)
 	k.c.open(o)
 }
 
