@@ -61,9 +61,11 @@ const keptBack = 7 * time.Second
 const lastSecond = time.Second
 
 // end drains: no session begins any more and calls that run are waited for.
-// Then children are stopped, which ends what still runs with an outcome that
-// says so, and the listeners go last, when everybody could read theirs. A part
-// of the time is kept back for that: whoever sends SIGTERM waits no longer.
+// Then the listener goes: a connection that is refused is to clients a server
+// which will be back, while an answer would be its word. Children are stopped,
+// which ends what still runs with an outcome that says so, and connections have
+// a second to read theirs. A part of the time is kept back for all that: whoever
+// sends SIGTERM waits no longer.
 func (s *site) end(limit time.Duration) error {
 	back := min(limit/2, keptBack)
 	ctx, cancel := context.WithTimeout(context.Background(), limit-back)
@@ -73,10 +75,13 @@ func (s *site) end(limit time.Duration) error {
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), max(back, 6*time.Second))
 	defer cancel()
+	last, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	gone := make(chan error, 1)
+	go func() { gone <- s.web.Shutdown(last) }()
 	err := s.each(func(one *served) error { return one.server.Close(ctx) })
-	last, cancel := context.WithTimeout(context.Background(), lastSecond)
-	defer cancel()
-	if s.web.Shutdown(last) != nil {
+	defer time.AfterFunc(lastSecond, giveUp).Stop()
+	if <-gone != nil {
 		s.web.Close()
 	}
 	if s.watch != nil {
