@@ -95,10 +95,10 @@ type Options struct {
 	RetainBytes  int64         // of a stream; 16 MiB
 	RetainAge    time.Duration // progress, after its stream's end; 15 min
 	SessionMax   int64         // bytes of a session; 256 MiB
-	PrincipalMax int64         // bytes of a principal; 1 GiB
+	PrincipalMax int64         // bytes of a principal; 1 GiB; see Bounds
 	StoreMax     int64         // bytes of the log; 4 GiB
 
-	// Bounds. Those per principal count where clients say who they are; else
+	// Bounds. Those of a principal count where clients say who they are; else
 	// all are one, and only the bounds on all count.
 	MaxMessage                 int   // bytes of a message; 64 MiB
 	InflightMax                int64 // bytes of bodies in memory; 256 MiB
@@ -126,10 +126,12 @@ func (o Options) complete() (Options, error) {
 	o.MaxSessions = cmp.Or(o.MaxSessions, 10000)
 	o.MaxChildren = cmp.Or(o.MaxChildren, 256)
 	o.MaxConnections = cmp.Or(o.MaxConnections, 10000)
+	o.StoreMax = cmp.Or(o.StoreMax, 4<<30)
 	if o.anonymous() {
 		o.MaxSessionsPerPrincipal = max(o.MaxSessionsPerPrincipal, o.MaxSessions)
 		o.MaxChildrenPerPrincipal = max(o.MaxChildrenPerPrincipal, o.MaxChildren)
 		o.MaxConnectionsPerPrincipal = max(o.MaxConnectionsPerPrincipal, o.MaxConnections)
+		o.PrincipalMax = max(o.PrincipalMax, o.StoreMax)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
