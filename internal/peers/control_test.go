@@ -84,6 +84,9 @@ func goSDKServer(t *testing.T) string {
 	s := httptest.NewServer(handler)
 	t.Cleanup(func() {
 		close(over)
+		for session := range server.Sessions() {
+			session.Close()
+		}
 		s.CloseClientConnections()
 		s.Close()
 	})
