@@ -45,6 +45,8 @@ func (l *logged) text(last int) string {
 	return strings.Join(l.lines[max(0, len(l.lines)-last):], "\n")
 }
 
+func (l *logged) has(text string) bool { return strings.Contains(l.text(1<<20), text) }
+
 // serve starts Segno before a command, on a store of its own, and stops it when
 // the test ends.
 func serve(t *testing.T, flags []string, command ...string) *segno {
