@@ -82,9 +82,14 @@ func (s *Session) await(ch *child, init bool) error {
 	}
 	select {
 	case <-wait:
-		return ch.err
 	case <-s.m.ctx.Done():
 		return errShutdown
+	}
+	select {
+	case <-ch.ready: // only then err is set for good
+		return ch.err
+	default:
+		return nil
 	}
 }
 
@@ -160,10 +165,10 @@ func (ch *child) start(rec *record, again bool) {
 func (ch *child) settleReady(err error) {
 	ch.once.Do(func() {
 		ch.err = err
+		close(ch.ready)
 		if ch.conn == nil {
 			close(ch.up)
 		}
-		close(ch.ready)
 	})
 }
 
