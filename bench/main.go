@@ -53,6 +53,7 @@ type options struct {
 	only   string
 	on     string
 	json   string
+	prof   string
 	segno  string
 	strict bool
 }
@@ -66,6 +67,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.only, "only", "", "measurements to run: a regular expression")
 	f.StringVar(&o.on, "on", "", "subjects to run: a regular expression")
 	f.StringVar(&o.json, "json", filepath.Join("out", "bench.json"), "file for all values; empty: none")
+	f.StringVar(&o.prof, "profile", "", "folder for CPU and memory profiles of Segno, taken beside the samples; they cost a little")
 	f.StringVar(&o.segno, "segno", "", "a built segno to measure instead of this tree's")
 	f.BoolVar(&o.strict, "strict", false, "fail if a target is missed")
 	return o, f.Parse(args)
@@ -87,7 +89,7 @@ func run(args []string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	r := &runner{subjects: subjects(ctx, o, root, tmp), rounds: o.rounds, quiet: o.quiet, log: os.Stderr}
+	r := &runner{subjects: subjects(ctx, o, root, tmp), rounds: o.rounds, quiet: o.quiet, long: o.long, profiles: o.prof, log: os.Stderr}
 	all, err := r.all(ctx, o)
 	if err != nil {
 		return err

@@ -40,11 +40,12 @@ func (a absent) Error() string { return "left out: " + a.why }
 
 // target is a subject that runs.
 type target struct {
-	addr string   // host:port that serves MCP at client.Path; empty for stdio
-	tool []string // argv of the tool, if the client starts it itself
-	pid  int      // of the gateway, 0 if there is none
-	proc *process
-	tidy func()
+	admin string   // URL with net/http/pprof below it, if there is one
+	addr  string   // host:port that serves MCP at client.Path; empty for stdio
+	tool  []string // argv of the tool, if the client starts it itself
+	pid   int      // of the gateway, 0 if there is none
+	proc  *process
+	tidy  func()
 	// static says that it only sends a file.
 	static bool
 }
@@ -68,16 +69,20 @@ func (t *target) stop() {
 
 // process is a started program whose words are kept for when it fails.
 type process struct {
-	cmd  *exec.Cmd
-	addr chan string
-	done chan struct{}
-	mu   sync.Mutex
-	said []string
+	cmd   *exec.Cmd
+	addr  chan string
+	admin string // set before addr has a value
+	done  chan struct{}
+	mu    sync.Mutex
+	said  []string
 }
 
 const startWithin = 30 * time.Second
 
 var listening = regexp.MustCompile(`http://([0-9.]+:[0-9]+)` + client.Path + `\b`)
+
+// adminAt is how Segno names its admin listener in the same line.
+var adminAt = regexp.MustCompile(`admin=(http://[0-9.]+:[0-9]+)`)
 
 // launch starts a program and waits until it names the address it serves MCP at.
 func launch(ctx context.Context, argv ...string) (*target, error) {
@@ -101,7 +106,7 @@ func launchUntil(ctx context.Context, addr chan string, argv ...string) (*target
 	go p.listen(r)
 	select {
 	case addr := <-p.addr:
-		return &target{addr: addr, pid: p.cmd.Process.Pid, proc: p}, nil
+		return &target{addr: addr, admin: p.admin, pid: p.cmd.Process.Pid, proc: p}, nil
 	case <-p.done:
 		err = errors.New("it ended")
 	case <-time.After(startWithin):
@@ -128,6 +133,9 @@ func (p *process) listen(r io.ReadCloser) {
 		line := s.Text()
 		if m := listening.FindStringSubmatch(line); m != nil && !named {
 			named = true
+			if a := adminAt.FindStringSubmatch(line); a != nil {
+				p.admin = a[1]
+			}
 			select {
 			case p.addr <- m[1]:
 			default: // somebody else found it

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/bench/machine"
+	"github.com/segno-mcp/segno/bench/profile"
 	"github.com/segno-mcp/segno/bench/report"
 )
 
@@ -30,6 +31,8 @@ type runner struct {
 	subjects []subject
 	rounds   int
 	quiet    time.Duration // how long to wait at most for a quiet machine
+	long     time.Duration // how long a sample of a rate lasts
+	profiles string        // folder for profiles of subjects that give them; empty: none
 	log      io.Writer
 }
 
@@ -62,12 +65,25 @@ func (r *runner) sample(ctx context.Context, t trial, s subject, m *report.Measu
 	if err != nil {
 		return err
 	}
-	sample, err := t.run(ctx, on)
+	sample, err := r.run(ctx, t, s, on)
 	on.stop()
 	if err == nil {
 		m.Add(s.name(), sample, w.Foreign())
 	}
 	return err
+}
+
+// run takes the sample, with a profile beside it if there is to be one.
+func (r *runner) run(ctx context.Context, t trial, s subject, on *target) (report.Sample, error) {
+	if r.profiles == "" || on.admin == "" {
+		return t.run(ctx, on)
+	}
+	p, err := profile.Start(ctx, on.admin, r.profiles, t.name+"-"+s.name(), r.long)
+	if err != nil {
+		return nil, err
+	}
+	sample, err := t.run(ctx, on)
+	return sample, errors.Join(err, p.End(ctx))
 }
 
 // trials are all measurements, in the order of the report.
