@@ -51,7 +51,7 @@ conformance: needs ## the official conformance suite alone, with its table
 	PEERS=required go test -count=1 -v -run 'TestConformance' ./internal/peers
 
 .PHONY: mutants
-mutants: ## break the code on purpose and see the tests fail (MUTANT=regexp)
+mutants: needs ## break the code on purpose and see the tests fail (MUTANT=regexp)
 	go run ./internal/mutants -run '$(MUTANT)'
 
 .PHONY: fuzz

@@ -98,7 +98,7 @@ func (r *runner) goTest(ctx context.Context, m mutant, overlay string) (string, 
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, m.pkg)...)
 	cmd.Dir = r.root
-	cmd.Env = os.Environ()
+	cmd.Env = append(os.Environ(), "PEERS=required") // internal/peers skips its tests without
 	if overlay != "" {
 		// By the environment, so that a test that builds the command sees it too.
 		cmd.Env = append(cmd.Env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
