@@ -59,7 +59,10 @@ type call struct {
 // *wire.Error, both to be answered in-band, the context's, or if the session is
 // over here eventlog.ErrNoSession or, where it can be opened again, ErrFenced.
 func (s *Session) Call(ctx context.Context, msg *wire.Message, o CallOptions) (*Call, error) {
-	s.posted()
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.accepted()
 	if a := s.answer(msg); a != nil {
 		return &Call{Answer: a}, nil
 	}
@@ -75,7 +78,7 @@ func (s *Session) Call(ctx context.Context, msg *wire.Message, o CallOptions) (*
 	if !first {
 		return s.attachTo(ctx, k)
 	}
-	if err := s.admit(ctx); err != nil {
+	if err := s.admit(); err != nil {
 		s.forget(k)
 		return nil, err
 	}
@@ -135,37 +138,32 @@ func invalid(msg *wire.Message, why string) *wire.Error {
 	return &wire.Error{Code: wire.CodeInvalid, Message: why, ID: append([]byte(nil), msg.IDText()...)}
 }
 
-// answer is Segno's own answer to what needs no server: ping, and the log level
-// where the server has no logging.
-func (s *Session) answer(msg *wire.Message) []byte {
-	switch msg.Method {
-	case wire.Ping:
-		return wire.AppendResponse(nil, msg.IDText(), []byte("{}"))
-	case wire.SetLevel:
-		if !s.addsLogging() {
-			return nil
-		}
-		level := msg.StringAt("params", "level")
-		if notice.Rank(level) < 0 {
-			return wire.AppendError(nil, msg.IDText(), wire.CodeParams, "unknown log level: the levels are debug to emergency", nil)
-		}
-		s.change(func(r *record) { r.Level = level })
-		return wire.AppendResponse(nil, msg.IDText(), []byte("{}"))
+// begin keeps the session in memory while a call is being accepted.
+func (s *Session) begin(ctx context.Context) error {
+	s.posted()
+	s.mu.Lock()
+	ended := s.ended
+	if !ended {
+		s.accepting++
 	}
-	return nil
+	s.mu.Unlock()
+	if !ended {
+		return nil
+	}
+	if _, err := s.m.log.Record(ctx, s.name); err != nil {
+		return err
+	}
+	return eventlog.ErrFenced // it is to be opened again
+}
+
+func (s *Session) accepted() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accepting--
 }
 
 // admit refuses a call that could not be carried out now.
-func (s *Session) admit(ctx context.Context) error {
-	s.mu.Lock()
-	ended := s.ended
-	s.mu.Unlock()
-	if ended {
-		if _, err := s.m.log.Record(ctx, s.name); err != nil {
-			return err
-		}
-		return eventlog.ErrFenced // it is to be opened again
-	}
+func (s *Session) admit() error {
 	if r := s.full(); r != nil {
 		return s.refused(r)
 	}
@@ -327,16 +325,6 @@ func spliceCall(msg *wire.Message, c *call, inner int64) []byte {
 	return wire.AppendSplice(make([]byte, 0, len(msg.Raw)+24), msg.Raw, edits...)
 }
 
-// limitTime starts the clock of a call that may not run for ever; the session's
-// lock is held.
-func (s *Session) limitTime(c *call) {
-	if d := s.m.lim.CallTimeout; d > 0 {
-		c.limit = time.AfterFunc(d, func() {
-			s.abort(c, "timeout", "cancelled: the call took longer than call-timeout, "+d.String())
-		})
-	}
-}
-
 // settle ends a call with its one outcome, or without one if it is nil (the
 // client cancelled). Only the first to come does it.
 func (s *Session) settle(c *call, outcome []byte, how string) bool {
@@ -422,7 +410,10 @@ func (st *stream) lastOf(n int) bool {
 // are delivered. The Call is nil if the batch holds no request. raw is the
 // whole array, msgs its elements.
 func (s *Session) Batch(ctx context.Context, raw []byte, msgs []wire.Message, o CallOptions) (*Call, error) {
-	s.posted()
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.accepted()
 	if len(msgs) > s.m.lim.MaxBatch {
 		return nil, &wire.Error{Code: wire.CodeInvalid, Message: "the batch holds too many messages"}
 	}
@@ -464,7 +455,7 @@ func sortBatch(msgs []wire.Message) (calls []*call, requests []*wire.Message, er
 }
 
 func (s *Session) openBatch(ctx context.Context, raw []byte, calls []*call, requests []*wire.Message, o CallOptions) (*Call, error) {
-	if err := s.admit(ctx); err != nil {
+	if err := s.admit(); err != nil {
 		return nil, err
 	}
 	k := s.rememberBatch(calls)

@@ -50,7 +50,7 @@ func (s *Session) rewind(d time.Duration) {
 // idleFor is how long ago the last sign of life was; of a session in use, no
 // time at all. The lock is held.
 func (s *Session) idleFor() time.Duration {
-	if len(s.calls) > 0 || s.readers.Load() > 0 {
+	if s.accepting+len(s.calls) > 0 || s.readers.Load() > 0 {
 		return 0
 	}
 	return time.Since(time.Unix(0, s.lastSign.Load()))
@@ -80,7 +80,7 @@ func (s *Session) graceOver() {
 func (s *Session) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.calls) > 0 || s.doomed
+	return s.accepting+len(s.calls) > 0 || s.doomed
 }
 
 // doom ends a session soon whose initialize got no result, when its client has
@@ -173,6 +173,16 @@ func (st *stream) giveUpAsks(since time.Time, limit time.Duration) {
 		st.mu.Lock()
 		st.wakeAfter(limit - waited)
 		st.mu.Unlock()
+	}
+}
+
+// limitTime starts the clock of a call that may not run for ever; the session's
+// lock is held.
+func (s *Session) limitTime(c *call) {
+	if d := s.m.lim.CallTimeout; d > 0 {
+		c.limit = time.AfterFunc(d, func() {
+			s.abort(c, "timeout", "cancelled: the call took longer than call-timeout, "+d.String())
+		})
 	}
 }
 

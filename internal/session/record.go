@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/notice"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -209,4 +210,24 @@ func (s *Session) learn(c *call, kind wire.Kind) {
 	case wire.Subscribe, wire.Unsubscribe:
 		s.change(func(r *record) { r.subscribe(c.set, c.method == wire.Subscribe) })
 	}
+}
+
+// answer is Segno's own answer to what needs no server: ping, and the log level
+// where the server has no logging.
+func (s *Session) answer(msg *wire.Message) []byte {
+	switch msg.Method {
+	case wire.Ping:
+		return wire.AppendResponse(nil, msg.IDText(), []byte("{}"))
+	case wire.SetLevel:
+		if !s.addsLogging() {
+			return nil
+		}
+		level := msg.StringAt("params", "level")
+		if notice.Rank(level) < 0 {
+			return wire.AppendError(nil, msg.IDText(), wire.CodeParams, "unknown log level: the levels are debug to emergency", nil)
+		}
+		s.change(func(r *record) { r.Level = level })
+		return wire.AppendResponse(nil, msg.IDText(), []byte("{}"))
+	}
+	return nil
 }

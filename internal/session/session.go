@@ -48,21 +48,22 @@ type Session struct {
 
 	recording sync.Mutex // held while the record is encoded and written: no older one comes after a newer
 
-	mu       sync.Mutex
-	rec      record
-	child    *child
-	life     *time.Timer
-	streams  map[string]*stream // written or read in this process
-	kept     map[string]*kept   // calls' streams in the log that may be asked for again
-	byID     map[string]*kept   // the newest stream for a request id
-	past     []*kept            // ended streams that may go soon, oldest first
-	lasting  []*kept            // those that a client may come back for
-	calls    map[*call]struct{}
-	lastCall int64
-	asks     map[string]*ask
-	lastAsk  int64
-	ended    bool // out of the table: it starts nothing any more
-	doomed   bool // initialize was not answered by a result
+	mu        sync.Mutex
+	rec       record
+	child     *child
+	life      *time.Timer
+	streams   map[string]*stream // written or read in this process
+	kept      map[string]*kept   // calls' streams in the log that may be asked for again
+	byID      map[string]*kept   // the newest stream for a request id
+	past      []*kept            // ended streams that may go soon, oldest first
+	lasting   []*kept            // those that a client may come back for
+	calls     map[*call]struct{}
+	accepting int // calls on their way there
+	lastCall  int64
+	asks      map[string]*ask
+	lastAsk   int64
+	ended     bool // out of the table: it starts nothing any more
+	doomed    bool // initialize was not answered by a result
 }
 
 // newSession makes a session that is in no table yet. It counts for the account
