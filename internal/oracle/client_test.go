@@ -63,6 +63,17 @@ type asking struct {
 	conn     *conn // of the answer
 }
 
+func newClient(w *world, p person) *client {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := &client{
+		w: w, name: fmt.Sprintf("%s%d", p.who, len(w.clients)), who: p.who, asked: p.asked, sloppy: p.sloppy,
+		asks: map[string]*asking{}, taken: map[string]moment{},
+	}
+	w.clients = append(w.clients, c)
+	return c
+}
+
 // live tells whether the session is known to be there.
 func (c *client) live() bool { return c.id != "" && c.ended == nil }
 

@@ -212,6 +212,16 @@ func (x *conn) pause(d time.Duration) {
 	}
 }
 
+// wait waits for the connection's end, but not for ever.
+func (x *conn) wait(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-x.done:
+	case <-t.C:
+	}
+}
+
 func (x *conn) over() bool {
 	select {
 	case <-x.done:

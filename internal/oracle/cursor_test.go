@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -123,12 +124,8 @@ func (p *past) holds(c cursor, m moment) (common uint64, holds bool) {
 func (c *client) sessionName() string {
 	c.w.hist.mu.Lock()
 	defer c.w.hist.mu.Unlock()
-	for k, p := range c.w.hist.streams {
-		if p.own && c.id != "" && strings.HasPrefix(c.id, p.owner+"-") {
-			return k.Session
-		}
-	}
-	return "none"
+	public, _, _ := strings.Cut(c.id, "-")
+	return cmp.Or(c.w.hist.owns[public], "none")
 }
 
 // stream is the stream that a connection is on, as far as it can be told.

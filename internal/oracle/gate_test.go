@@ -27,6 +27,8 @@ type history struct {
 	w       *world
 	mu      sync.Mutex
 	streams map[eventlog.Key]*past
+	byName  map[string]*past  // by the stream's name
+	owns    map[string]string // sessions by their public id
 	terms   map[uint64]string // by fence
 	ended   map[string]moment // sessions that were dropped
 }
@@ -34,7 +36,7 @@ type history struct {
 // past is what was appended to one stream.
 type past struct {
 	key     eventlog.Key
-	call    *call // whose stream it is; nil: a session's own, or of no call
+	call    *call  // whose stream it is; nil: a session's own, or of no call
 	name    string // for the story
 	own     bool
 	owner   string // the session's public id
@@ -103,7 +105,7 @@ func (h *history) note(a *eventlog.Append) (undo func()) {
 	p := h.streams[a.Key]
 	if p == nil {
 		p = &past{key: a.Key}
-		h.streams[a.Key] = p
+		h.streams[a.Key], h.byName[a.Stream] = p, p
 	}
 	before := *p
 	if a.Record != nil && p.owner == "" {
@@ -123,6 +125,7 @@ func (h *history) note(a *eventlog.Append) (undo func()) {
 	return func() {
 		if *p = before; len(p.events) == 0 {
 			delete(h.streams, a.Key)
+			delete(h.byName, a.Stream)
 		}
 	}
 }
@@ -132,6 +135,7 @@ func (h *history) read(p *past, record []byte) {
 	var r struct{ Public, Own string }
 	if json.Unmarshal(record, &r) == nil && r.Own == p.key.Stream {
 		p.own, p.owner = true, r.Public
+		h.owns[r.Public] = p.key.Session
 	}
 }
 
@@ -139,12 +143,7 @@ func (h *history) read(p *past, record []byte) {
 func (h *history) of(stream string) *past {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for k, p := range h.streams {
-		if k.Stream == stream {
-			return p
-		}
-	}
-	return nil
+	return h.byName[stream]
 }
 
 // ack notes that a client says what it has of a stream; false if that is gone.

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing/synctest"
 	"time"
@@ -110,11 +109,8 @@ func (p plan) play() *world {
 	w := newWorld(p.seed, s, p.knobs)
 	w.pebble = p.pebble
 	w.start()
-	for i, one := range p.people {
-		c := &client{w: w, name: fmt.Sprintf("%s%d", one.who, i), who: one.who, asked: one.asked, sloppy: one.sloppy, asks: map[string]*asking{}, taken: map[string]moment{}}
-		w.mu.Lock()
-		w.clients = append(w.clients, c)
-		w.mu.Unlock()
+	for _, one := range p.people {
+		c := newClient(w, one)
 		c.initialize()
 	}
 	for _, one := range p.steps {

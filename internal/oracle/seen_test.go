@@ -23,7 +23,7 @@ func (w *world) checkSeen() {
 		switch {
 		case x.form == "text/event-stream":
 			w.checkBreak(x)
-			v := &view{w: w, x: x}
+			v := &view{w: w, x: x, alone: w.alone(x)}
 			v.check()
 		case x.o.call != nil && x.status == http.StatusOK && x.err == nil:
 			w.checkJSON(x)
@@ -119,6 +119,8 @@ type view struct {
 	p    *past
 	at   uint64 // place reached
 	told uint64 // the seq that a notice says comes next; 0: none
+
+	alone bool // no other connection was on its stream
 }
 
 func (v *view) broken(check, format string, a ...any) {
@@ -439,7 +441,7 @@ func (v *view) cause(e *seen, g gapTold, n int) {
 	if !aged && !full && !v.p.acked && !wanted {
 		v.broken("gap", "nothing had to go, and it is told %s", e.data)
 	}
-	if n > 0 && !wanted && k.sessionMax == 0 && v.x.healthy() && v.w.alone(v.x) && !v.p.acked {
+	if n > 0 && !wanted && k.sessionMax == 0 && v.x.healthy() && v.alone && !v.p.acked {
 		v.broken("overtaken", "a client that reads is told %s", e.data)
 	}
 }
@@ -452,19 +454,19 @@ func (x *conn) healthy() bool {
 // alone tells whether a connection had its stream for itself as long as it was
 // there, but for older ones.
 func (w *world) alone(x *conn) bool {
+	p := w.hist.of(x.stream())
 	for _, y := range w.conns {
-		if y != x && y.opened.at >= x.opened.at && y.opened.at <= x.closed.at && y.mayJoin(x) {
+		if y != x && y.c == x.c && y.opened.at >= x.opened.at && y.opened.at <= x.closed.at && y.mayJoin(p) {
 			return false
 		}
 	}
 	return true
 }
 
-// mayJoin tells whether a connection may have been on the stream of another,
-// though its client never heard so.
-func (x *conn) mayJoin(other *conn) bool {
-	p := x.w.hist.of(other.stream())
-	if p == nil || x.c != other.c {
+// mayJoin tells whether a connection may have been on a stream, though its
+// client never heard so.
+func (x *conn) mayJoin(p *past) bool {
+	if p == nil {
 		return false
 	}
 	c, _ := parseCursor(x.o.cursor)
@@ -476,7 +478,7 @@ func (x *conn) mayJoin(other *conn) bool {
 // is in the way (promise 9, and no wake-up is lost).
 func (v *view) prompt(e *seen, real *entry) {
 	x := v.x
-	if v.w.pebble || !x.healthy() || !v.w.alone(x) || v.w.offBetween(real.at, e.at) {
+	if v.w.pebble || !x.healthy() || !v.alone || v.w.offBetween(real.at, e.at) {
 		return
 	}
 	if due := max(real.at.at, x.head.at); e.at.at > due {
@@ -504,8 +506,9 @@ func (v *view) end() {
 // retired tells whether there may have been too many connections to a stream.
 func (w *world) retired(x *conn) bool {
 	n := 0
+	p := w.hist.of(x.stream())
 	for _, y := range w.conns {
-		if y != x && y.opened.at <= x.closed.at && y.opened.at >= x.opened.at && y.mayJoin(x) {
+		if y != x && y.c == x.c && y.opened.at <= x.closed.at && y.opened.at >= x.opened.at && y.mayJoin(p) {
 			n++
 		}
 	}

@@ -454,10 +454,5 @@ func (c *client) delete() {
 }
 
 func (w *world) stepNewSession(r *rand.Rand) {
-	p := randomPerson(r, pick(r, "ann", "bob"))
-	c := &client{w: w, name: fmt.Sprintf("%s%d", p.who, len(w.clients)), who: p.who, asked: p.asked, sloppy: p.sloppy, asks: map[string]*asking{}, taken: map[string]moment{}}
-	w.mu.Lock()
-	w.clients = append(w.clients, c)
-	w.mu.Unlock()
-	c.initialize()
+	newClient(w, randomPerson(r, pick(r, "ann", "bob"))).initialize()
 }

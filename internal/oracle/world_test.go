@@ -85,7 +85,7 @@ type incarnation struct {
 
 func newWorld(seed uint64, s store, k knobs) *world {
 	w := &world{seed: seed, store: s, knobs: k, opt: k.options(), began: time.Now(), ids: map[string]bool{}}
-	w.hist = &history{w: w, streams: map[eventlog.Key]*past{}, terms: map[uint64]string{}, ended: map[string]moment{}}
+	w.hist = &history{w: w, streams: map[eventlog.Key]*past{}, byName: map[string]*past{}, owns: map[string]string{}, terms: map[uint64]string{}, ended: map[string]moment{}}
 	return w
 }
 
