@@ -26,7 +26,7 @@ func built() []subject {
 // product is Segno as named by SEGNO_BENCH_EXE, so that benchstat can compare two builds.
 func product() []subject {
 	exe := os.Getenv("SEGNO_BENCH_EXE")
-	return segnos(exe, errors.New("SEGNO_BENCH_EXE names no built segno"))
+	return segnos("segno", exe, errors.New("SEGNO_BENCH_EXE names no built segno"))
 }
 
 func started(t testing.TB, s subject, n need) *target {

@@ -55,6 +55,7 @@ type options struct {
 	json   string
 	prof   string
 	segno  string
+	old    string
 	strict bool
 }
 
@@ -69,6 +70,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.json, "json", filepath.Join("out", "bench.json"), "file for all values; empty: none")
 	f.StringVar(&o.prof, "profile", "", "folder for CPU and memory profiles of Segno, taken beside the samples; they cost a little")
 	f.StringVar(&o.segno, "segno", "", "a built segno to measure instead of this tree's")
+	f.StringVar(&o.old, "old", "", "another built segno to measure beside it")
 	f.BoolVar(&o.strict, "strict", false, "fail if a target is missed")
 	return o, f.Parse(args)
 }
@@ -123,7 +125,10 @@ func subjects(ctx context.Context, o *options, root, tmp string) []subject {
 		role{"go-sdk", "go-sdk"},
 		mcpProxy{filepath.Join(root, "bench", "npm")},
 		files{},
-	}, segnos(exe, why)...)
+	}, segnos("segno", exe, why)...)
+	if o.old != "" {
+		all = append(all, segnos("old", o.old, nil)...)
+	}
 	var chosen []subject
 	for _, s := range all {
 		if matches(o.on, s.name()) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 
 // segno is the product before the stdio server.
 type segno struct {
+	label string // segno, or what tells another build from it
 	exe   string // the built command; empty: it could not be built
 	why   string // the reason then
 	store string // memory: or pebble:
@@ -20,7 +20,7 @@ type segno struct {
 }
 
 func (s segno) name() string {
-	n := "segno " + strings.TrimSuffix(s.store, ":")
+	n := s.label + " " + strings.TrimSuffix(s.store, ":")
 	if s.sync != "" {
 		n += " sync=" + s.sync
 	}
@@ -84,13 +84,13 @@ func buildSegno(ctx context.Context, dir string) (exe string, err error) {
 	return exe, nil
 }
 
-// segnos are the product's ways to keep its log.
-func segnos(exe string, why error) []subject {
-	if why == nil {
-		why = errors.New("")
+// segnos are a build's ways to keep its log.
+func segnos(label, exe string, why error) []subject {
+	s := segno{label: label, exe: exe}
+	if why != nil {
+		s.why = why.Error()
 	}
-	return []subject{
-		segno{exe: exe, why: why.Error(), store: "memory:"},
-		segno{exe: exe, why: why.Error(), store: "pebble:"},
-	}
+	memory, disk := s, s
+	memory.store, disk.store = "memory:", "pebble:"
+	return []subject{memory, disk}
 }
