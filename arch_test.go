@@ -83,6 +83,7 @@ var owners = map[string][]string{
 	"pgregory.net/rapid":                         {"eventlog/logtest", "internal/oracle"},
 	"github.com/rogpeppe/go-internal/testscript": {},
 	"go.uber.org/goleak":                         {"eventlog/logtest", "internal/oracle"},
+	"golang.org/x/net":                           {"internal/upstream/remote"},
 	"golang.org/x/time":                          {"internal/...", "."},
 	"golang.org/x/sys":                           {"internal/...", "eventlog/...", "cmd/segno"},
 	"golang.org/x/sync":                          {"internal/...", "eventlog/...", "cmd/segno", "."},
