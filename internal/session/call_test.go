@@ -283,6 +283,29 @@ func TestEveryCallEndsOnce(t *testing.T) {
 	}
 }
 
+func TestWhoComesSecondDoesNotEndACall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		s, srv := b.open()
+		texts := []string{`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`}
+		c, err := s.Batch(t.Context(), []byte("["+strings.Join(texts, ",")+"]"), messages(t, texts), CallOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := []wire.Message{srv.recv(), srv.recv()}
+		one := s.callWith(func(c *call) bool { return string(c.id) == "1" })
+		if !s.settle(one, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), "result") {
+			t.Error("the first to come did not end it")
+		}
+		if s.settle(one, []byte(`{"jsonrpc":"2.0","id":1,"error":{}}`), "error") {
+			t.Error("the second ended it again")
+		}
+		srv.answer(m[0], `{}`)
+		srv.answer(m[1], `{}`)
+		same(t, b.answers(s, c), `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":2,"result":{}}`)
+	})
+}
+
 // checkEnd looks at what is in the log of a call that has ended.
 func checkEnd(t *testing.T, log eventlog.Log, k eventlog.Key) {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,6 +248,34 @@ func TestWhatIsDueDoesNotFenceOffALoadedSession(t *testing.T) {
 		}
 		if info := b.stat(s, c.Stream); info.Events != 3 {
 			t.Errorf("after retain-age the stream keeps %+v", info)
+		}
+	})
+}
+
+// A session that takes long to load stays its loader's.
+func TestALoadIsNotFencedOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		log := &slowLister{Log: memlog.New()}
+		b := newBench(t, Options{Log: log, Limits: Limits{RetainAge: 10 * time.Minute, Grace: time.Minute}})
+		s, srv := b.open()
+		b.ended(s, srv, `1`, 10, true)
+		time.Sleep(9 * time.Minute)
+		gate := make(chan struct{})
+		log.gate.Store(&gate)
+		var loads sync.WaitGroup
+		var got [3]*Session
+		for i := range got { // three want it at once, and share one load
+			loads.Go(func() { got[i] = b.reopen(s) })
+		}
+		time.Sleep(2 * time.Minute) // meanwhile something in it becomes due
+		close(gate)
+		loads.Wait()
+		time.Sleep(2 * time.Second)
+		if got[0] != got[1] || got[0] != got[2] || b.reopen(s) != got[0] {
+			t.Error("they do not have the same session")
+		}
+		if claim, err := log.Claim(t.Context(), s.name, false); err != nil || claim.Fence != got[0].claim.Fence+1 {
+			t.Errorf("the session was claimed by somebody else: %v", err)
 		}
 	})
 }

@@ -121,9 +121,11 @@ func TestASessionLivesOnInAnotherProcess(t *testing.T) {
 		contains(t, string(again.recv().Raw), wire.Initialized)
 		m := again.recv()
 		again.send(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`)
+		r = s2.AttachCall(c, Oldest)
+		got, _ = now(t, r)
+		r.Close()
 		again.answer(m, `{}`)
-		got = b2.answers(s2, c)
-		if id := asked(t, got[0]); id == first {
+		if id := asked(t, got[0]); id == first || !strings.HasPrefix(id, `"segno-`) {
 			t.Errorf("the id %s was used again", id)
 		}
 		// The answer to what the dead server asked goes nowhere.

@@ -24,6 +24,9 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
+// patience is how long a test waits for what must come, in virtual time mostly.
+const patience = 2 * time.Hour
+
 // server is the other end of one child, driven by the test.
 type server struct {
 	t    *testing.T
@@ -72,10 +75,12 @@ func (d *dialer) Fingerprint() string { return "test" }
 func (s *server) recv() wire.Message {
 	s.t.Helper()
 	if len(s.next) == 0 {
-		s.fill(s.t.Context())
+		ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+		defer cancel()
+		s.fill(ctx)
 	}
 	if len(s.next) == 0 {
-		s.t.Fatal("the server's end is closed")
+		s.t.Fatal("the server was sent nothing more")
 	}
 	m := s.next[0]
 	s.next = s.next[1:]
@@ -250,7 +255,11 @@ func collect(t testing.TB, r *Reader) []string {
 		case d.Ended:
 			return got
 		case d.Wait, d.Spare:
-			<-r.C()
+			select {
+			case <-r.C():
+			case <-time.After(patience):
+				t.Fatalf("nothing came for %v after %q", patience, got)
+			}
 		case d.Retired:
 			t.Fatal("the connection was retired")
 		}
@@ -369,4 +378,17 @@ func (h *held) Append(ctx context.Context, a eventlog.Append) error {
 		}
 	}
 	return h.Log.Append(ctx, a)
+}
+
+// slowLister is a log whose lists of streams wait while it has a gate.
+type slowLister struct {
+	eventlog.Log
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (l *slowLister) Streams(ctx context.Context, session, after string, max int) ([]string, error) {
+	if gate := l.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return l.Log.Streams(ctx, session, after, max)
 }
