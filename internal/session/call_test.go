@@ -156,6 +156,7 @@ func TestACancelNeverOvertakesItsCall(t *testing.T) {
 		b := newBench(t, Options{})
 		s, srv := b.open()
 		gate := make(chan struct{})
+		b.d.only = wire.ToolsCall
 		b.d.gate.Store(&gate)
 		called := make(chan *Call)
 		go func() { called <- b.tool(s, `1`) }()

@@ -41,6 +41,7 @@ type dialer struct {
 	dials atomic.Int64
 	hang  atomic.Bool
 	gate  atomic.Pointer[chan struct{}] // while set, nothing is sent before it closes
+	only  string                        // the gate is for messages with this text
 }
 
 // gated is a connection that the dialer's gate holds up.
@@ -50,7 +51,7 @@ type gated struct {
 }
 
 func (g gated) Send(ctx context.Context, msg []byte) error {
-	if gate := g.d.gate.Load(); gate != nil {
+	if gate := g.d.gate.Load(); gate != nil && strings.Contains(string(msg), g.d.only) {
 		<-*gate
 	}
 	return g.Conn.Send(ctx, msg)
