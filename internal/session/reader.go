@@ -54,6 +54,8 @@ type Reader struct {
 
 	// The stream's lock guards what retention looks at.
 	place     uint64    // up to which the connection took the bytes
+	given     uint64    // up to where the last delivery went
+	passed    uint64    // and the one before, which it came back from
 	moved     time.Time // when it last took some, or was given some to take
 	waiting   bool      // it has taken everything
 	overtaken bool      // retention passed it, as it did not move
@@ -132,7 +134,10 @@ func (r *Reader) Next(ctx context.Context) (Delivery, error) {
 		return d, err
 	}
 	r.st.mu.Lock()
-	r.moved, r.waiting = time.Now(), d.Wait
+	r.moved, r.waiting, r.passed = time.Now(), d.Wait, r.given
+	if n := len(d.Events); n > 0 {
+		r.given = d.Events[n-1].Seq
+	}
 	r.st.mu.Unlock()
 	return d, nil
 }
@@ -432,15 +437,16 @@ func (st *stream) overtakable() uint64 {
 	r := st.seats[n-1]
 	limit := st.s.m.lim.WriteTimeout
 	if r.waiting || limit < 0 || time.Since(r.moved) < limit {
-		return r.place
+		return max(r.place, r.passed)
 	}
 	return ^uint64(0)
 }
 
 // overtake notes that retention went as far; the stream's lock is held.
 func (st *stream) overtake(through uint64) {
-	if n := len(st.seats); n > 0 && through > st.seats[n-1].place {
-		st.seats[n-1].overtaken = true
+	if n := len(st.seats); n > 0 {
+		r := st.seats[n-1]
+		r.overtaken = r.overtaken || through > max(r.place, r.given)
 	}
 }
 

@@ -221,6 +221,32 @@ func TestAMovingReaderIsNotOvertaken(t *testing.T) {
 	})
 }
 
+// A connection that takes the outcome alone passes over the rest: that is not
+// kept for it.
+func TestAReaderThatOnlyWaitsForTheOutcomeKeepsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{Limits: Limits{RetainEvents: 10}})
+		s, srv := b.open()
+		c := b.tool(s, `1`)
+		m := srv.recv()
+		r := s.AttachCall(c, Oldest)
+		defer r.Close()
+		for i := range 200 {
+			srv.progress(m, i)
+			synctest.Wait()
+			for d := (Delivery{}); !d.Wait; {
+				var err error
+				if d, err = r.Next(t.Context()); err != nil || d.Notice != nil {
+					t.Fatalf("%+v, %v", d, err)
+				}
+			}
+		}
+		if info := b.stat(s, c.Stream); info.Events > 15 {
+			t.Errorf("%d events are kept", info.Events)
+		}
+	})
+}
+
 // A hole that retention makes before a connection that moves, for want of room,
 // is not the client's fault.
 func TestAHoleForWantOfRoomIsNoSlowReader(t *testing.T) {
