@@ -25,6 +25,7 @@ type system struct {
 // commands are what can be typed after segno.
 type commands struct {
 	Serve         serveCommand   `cmd:"" help:"Put an MCP server on the network, with streams that survive broken connections."`
+	Connect       connectCommand `cmd:"" help:"Be a local stdio server for an MCP server on the network, that leaves no request unanswered."`
 	Demo          demoCommand    `cmd:"" help:"Start everything, cut the connection in the middle of an export, and show what the client sees."`
 	ExampleServer exampleCommand `cmd:"" name:"example-server" help:"The MCP server of the demo, over stdio: a tool export that reports progress."`
 	Dump          dumpCommand    `cmd:"" help:"Show the sessions, streams and events that a log holds."`
@@ -36,6 +37,7 @@ type commands struct {
 var usages = map[string]string{
 	"":               "segno COMMAND [flags]",
 	"serve":          "segno serve [flags] -- COMMAND [ARG…]\n       segno serve [flags] --config FILE",
+	"connect":        "segno connect [flags] URL",
 	"demo":           "segno demo [flags]",
 	"example-server": "segno example-server",
 	"dump":           "segno dump [--store URL | --admin URL] [flags] [STREAM]",
@@ -45,12 +47,12 @@ var usages = map[string]string{
 
 // later are commands of the plan that this version does not have.
 var later = map[string]string{
-	"connect": "give clients the URL that segno serve prints; those of MCP 2025-11-25 resume by themselves",
-	"check":   "the metrics and the diagnosis on the admin address show how resumes went",
+	"check": "the metrics and the diagnosis on the admin address show how resumes went",
 }
 
 var groups = []kong.Group{
 	{Key: "network", Title: "Network:"},
+	{Key: "remote", Title: "The server on the network:"},
 	{Key: "wire", Title: "Streams, as clients see them:"},
 	{Key: "session", Title: "Sessions and server processes:"},
 	{Key: "store", Title: "Log:"},
@@ -182,7 +184,7 @@ func (l *layered) load(parser *kong.Kong, args, environ []string) error {
 		return nil // Parse will say it better
 	}
 	selected := trace.Selected()
-	if selected == nil || !slices.Contains([]string{"serve", "dump", "purge"}, selected.Name) || asksHelp(trace) {
+	if selected == nil || !slices.Contains([]string{"serve", "connect", "dump", "purge"}, selected.Name) || asksHelp(trace) {
 		return nil
 	}
 	if path := l.path(trace); path != "" && selected.Name == "serve" {
