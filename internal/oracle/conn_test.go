@@ -133,15 +133,7 @@ func (t *tap) Read(p []byte) (int, error) {
 func (c *client) open(o opening) *conn {
 	w := c.w
 	x := &conn{w: w, c: c, o: o, done: make(chan struct{}), quit: make(chan struct{}), opened: w.now()}
-	w.dialing.Lock()
-	if seg := w.seg; seg != nil {
-		if x.raw, x.err = seg.net.Dial(context.Background(), "tcp", "segno"); x.err == nil {
-			x.link = seg.net.Last()
-		}
-	} else {
-		x.err = net.ErrClosed
-	}
-	w.dialing.Unlock()
+	x.raw, x.link, x.err = w.dial()
 	w.mu.Lock()
 	x.n = len(w.conns)
 	w.conns = append(w.conns, x)
@@ -169,6 +161,17 @@ func (c *client) open(o opening) *conn {
 	}
 	go func() { x.end(x.exchange(t)) }()
 	return x
+}
+
+// dialSegno connects to the Segno that runs, in memory.
+func (w *world) dialSegno() (net.Conn, *memnet.Link, error) {
+	w.dialing.Lock()
+	defer w.dialing.Unlock()
+	if w.seg == nil {
+		return nil, nil, net.ErrClosed
+	}
+	c, err := w.seg.net.Dial(context.Background(), "tcp", "segno")
+	return c, w.seg.net.Last(), err
 }
 
 func (x *conn) end(err error) {

@@ -3,6 +3,7 @@ package oracle
 import (
 	"flag"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,16 +16,23 @@ import (
 )
 
 var (
-	oneSeed = flag.Uint64("seed", 0, "run this seed alone and tell its story")
-	seeds   = flag.Uint64("seeds", 400, "run so many seeds")
-	from    = flag.Uint64("from", 1, "the first of them")
-	during  = flag.Duration("for", 0, "run seeds for so long instead, from a random one on")
+	oneSeed   = flag.Uint64("seed", 0, "run this seed alone and tell its story")
+	seeds     = flag.Uint64("seeds", 400, "run so many seeds")
+	from      = flag.Uint64("from", 1, "the first of them")
+	killSeeds = flag.Uint("kills", 2, "kill at each point so many times")
+	during    = flag.Duration("for", 0, "run seeds for so long instead, from a random one on")
 )
 
 func TestMain(m *testing.M) {
 	fakemcp.Main()
 	flag.Parse()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(workshop); err != nil && code == 0 {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		os.Exit(code)
+	}))
 }
 
 // lanes is how many seeds run side by side.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -46,6 +47,7 @@ type world struct {
 	began time.Time
 	hist  *history
 	seg   *incarnation
+	dial  func() (net.Conn, *memnet.Link, error)
 
 	mu      sync.Mutex
 	n       int64
@@ -85,6 +87,7 @@ type incarnation struct {
 
 func newWorld(seed uint64, s store, k knobs) *world {
 	w := &world{seed: seed, store: s, knobs: k, opt: k.options(), began: time.Now(), ids: map[string]bool{}}
+	w.dial = w.dialSegno
 	w.hist = &history{w: w, streams: map[eventlog.Key]*past{}, byName: map[string]*past{}, owns: map[string]string{}, terms: map[uint64]string{}, ended: map[string]moment{}}
 	return w
 }
