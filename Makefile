@@ -10,6 +10,7 @@ GOVULNCHECK := v1.9.0
 TOOLS       := bin/tools
 NPM         := internal/peers/testdata/npm
 FUZZTIME    ?= 20s
+ORACLE_TIME ?= 1m
 MUTANT      ?= .
 PLATFORMS   := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 
@@ -63,8 +64,8 @@ fuzz: ## every fuzz target for FUZZTIME each
 	done
 
 .PHONY: oracle
-oracle: ## random runs of the whole product against a model
-	go test -race -count=1 -v ./internal/oracle
+oracle: ## random runs of the whole product against a model, for ORACLE_TIME
+	go test -race -count=1 -timeout 0 ./internal/oracle -for $(ORACLE_TIME) -kills 10
 
 .PHONY: bench
 bench: ## every benchmark
