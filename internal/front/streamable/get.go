@@ -59,8 +59,8 @@ func (x *exchange) told(s *session.Session, res *session.Resumption) error {
 	p := x.f.paceFor(s)
 	b := p.greet(nil, res.PrimingID)
 	b = sse.AppendEvent(b, "", res.NoticeID, res.Notice)
-	if res.Answer != nil {
-		b = sse.AppendEvent(b, "", res.AnswerID, res.Answer)
+	for _, answer := range res.Answers {
+		b = sse.AppendEvent(b, "", res.AnswerID, answer)
 	}
 	x.streamHead()
 	if err := x.send(b); err != nil {
