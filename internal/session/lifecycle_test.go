@@ -284,7 +284,7 @@ func TestALoadIsNotFencedOff(t *testing.T) {
 func TestField105_SessionsWithoutDeleteLeaveNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTally()
-		b := newBench(t, Options{Meter: n, Limits: Limits{Children: 10000, ChildrenPerPrincipal: 10000}})
+		b := newBench(t, Options{Meter: n, Limits: Limits{Children: 10000, ChildrenPerPrincipal: 10000, Orphan: 10 * time.Minute}})
 		heap := func() uint64 {
 			var m runtime.MemStats
 			runtime.GC()
@@ -309,7 +309,7 @@ func TestField105_SessionsWithoutDeleteLeaveNothing(t *testing.T) {
 					srv.c.Close()
 				}
 			}
-			time.Sleep(3 * time.Hour)
+			time.Sleep(90 * time.Minute)
 			synctest.Wait()
 		}
 		cycle()
