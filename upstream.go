@@ -12,7 +12,8 @@ import (
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
-// Upstream starts connections to an MCP server: a Program or what Func returns.
+// Upstream starts connections to an MCP server: a Program, or what Func or
+// Remote returns.
 type Upstream = session.Upstream
 
 // Program is an MCP server on standard input and output, started once for each

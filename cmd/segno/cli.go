@@ -36,7 +36,7 @@ type commands struct {
 // usages are the lines that say how a command is written.
 var usages = map[string]string{
 	"":               "segno COMMAND [flags]",
-	"serve":          "segno serve [flags] -- COMMAND [ARG…]\n       segno serve [flags] --config FILE",
+	"serve":          "segno serve [flags] -- COMMAND [ARG…]\n       segno serve [flags] URL\n       segno serve [flags] --config FILE",
 	"connect":        "segno connect [flags] URL",
 	"demo":           "segno demo [flags]",
 	"example-server": "segno example-server",

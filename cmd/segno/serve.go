@@ -10,7 +10,7 @@ import (
 )
 
 type serveCommand struct {
-	Command []string `arg:"" optional:"" help:"The stdio MCP server and its arguments, after --. No shell is involved."`
+	Command []string `arg:"" optional:"" help:"The stdio MCP server and its arguments, after --; no shell is involved. Or the URL of a server that runs already."`
 	Config  string   `placeholder:"FILE" help:"Read settings and servers from a file: {\"mcpServers\": {NAME: {\"command\": …}}, \"segno\": {FLAG: value}}. Each server is at /servers/NAME and the path."`
 	config.Serve
 }
@@ -20,6 +20,7 @@ func (serveCommand) Help() string {
 
   segno serve -- npx -y @modelcontextprotocol/server-everything
   segno serve --listen :8080 --token-file keys -- uvx mcp-server-time
+  segno serve http://localhost:3000/mcp
   segno serve --config segno.json
 
 Every flag is also a variable (--retain-age is SEGNO_RETAIN_AGE) and a key of the file ("retain-age"). Flags come before variables, variables before the file, the file before the default. Sizes are written as 16MiB, times as 90s, 15m, 1h30m.`
@@ -75,6 +76,9 @@ type target struct {
 	argv []string
 	env  []string
 	dir  string
+
+	url    string   // instead of argv: a server that runs already
+	header []string // for it
 }
 
 // targets are the server of the command line, or those of the file.
@@ -93,15 +97,25 @@ func (c *serveCommand) targets(file *config.File) ([]target, error) {
 }
 
 func (c *serveCommand) fromCommand() ([]target, error) {
-	if first := c.Command[0]; strings.HasPrefix(first, "http://") || strings.HasPrefix(first, "https://") {
-		return nil, config.Faultf("give the command of a stdio server: segno serve -- COMMAND [ARG…]", "serving %s: MCP servers behind a URL are not served by this version", first)
+	first := c.Command[0]
+	if !strings.HasPrefix(first, "http://") && !strings.HasPrefix(first, "https://") {
+		return []target{{path: c.Path, argv: c.Command}}, nil
 	}
-	return []target{{path: c.Path, argv: c.Command}}, nil
+	if len(c.Command) > 1 {
+		return nil, config.Faultf("segno serve [flags] URL", "a URL is given, and then %q", c.Command[1])
+	}
+	return []target{{path: c.Path, url: first, header: c.Header}}, nil
 }
 
 func (c *serveCommand) fromFile(file *config.File) (all []target) {
 	for _, s := range file.Servers {
 		t := target{name: s.Name, path: "/servers/" + s.Name + c.Path, argv: append([]string{s.Command}, s.Args...), dir: s.Cwd}
+		if s.URL != "" {
+			t.argv, t.url = nil, s.URL
+		}
+		for k, v := range s.Headers {
+			t.header = append(t.header, k+": "+v)
+		}
 		for k, v := range s.Env {
 			t.env = append(t.env, k+"="+v)
 		}

@@ -19,7 +19,7 @@ import (
 // served is one MCP server, its log, and what puts it on the network.
 type served struct {
 	target
-	command  *process.Command
+	upstream segno.Upstream
 	log      eventlog.Log
 	server   *segno.Server
 	draining atomic.Bool
@@ -28,6 +28,14 @@ type served struct {
 // find looks the command up: one that is not there is found now and not by the
 // first client.
 func (s *site) find(t target, children string) error {
+	if t.url != "" {
+		up, err := s.behindURL(t)
+		if err != nil {
+			return err
+		}
+		s.servers = append(s.servers, &served{target: t, upstream: up})
+		return nil
+	}
 	c := process.New(process.Options{
 		Argv: t.argv, Env: t.env, Dir: t.dir, StateDir: children, Logger: s.logger,
 		MaxMessage: int(s.settings.MaxMessage),
@@ -36,7 +44,7 @@ func (s *site) find(t target, children string) error {
 	if _, err := c.Find(); err != nil {
 		return err
 	}
-	s.servers = append(s.servers, &served{target: t, command: c})
+	s.servers = append(s.servers, &served{target: t, upstream: c})
 	return nil
 }
 
@@ -66,7 +74,7 @@ func (s *site) start(one *served) (err error) {
 	o := options(s.settings)
 	o.Path, o.Log, o.Instance = one.path, one.log, s.instance
 	o.Logger, o.Meter, o.Tracer = s.loggerOf(one), s.meter, s.tracer
-	one.server, err = segno.New(one.command, o)
+	one.server, err = segno.New(one.upstream, o)
 	return err
 }
 

@@ -63,7 +63,7 @@ func (s *site) place(one *served) (config.Store, error) {
 	if err != nil {
 		return config.Store{}, config.Faultf("name a place with --store pebble:DIR, or --store memory:", "%v", err)
 	}
-	return config.Store{Dir: filepath.Join(dir, "logs", storeName(one.command.Fingerprint(), s.settings.Listen))}, nil
+	return config.Store{Dir: filepath.Join(dir, "logs", storeName(one.upstream.Fingerprint(), s.settings.Listen))}, nil
 }
 
 // openLog opens the log of a server.
@@ -92,7 +92,7 @@ const manyAtOnce = 16
 // port may be any, others may do the same at this moment: then it is the next.
 func (s *site) openFree(one *served, dir string) (*pebblelog.Log, string, error) {
 	o := pebblelog.Options{
-		Sync: syncs[s.settings.Sync], Fingerprint: one.command.Fingerprint(), Logger: s.loggerOf(one),
+		Sync: syncs[s.settings.Sync], Fingerprint: one.upstream.Fingerprint(), Logger: s.loggerOf(one),
 		Metrics: pebblelog.Metrics{StoreLatency: s.meter.StoreTook, StoreError: s.meter.StoreFailed},
 	}
 	log, err := pebblelog.Open(dir, o)

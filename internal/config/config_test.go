@@ -154,7 +154,8 @@ func TestFaultsOfFiles(t *testing.T) {
 		{`{"mcpServers": {"..": {"command": "x"}}}`, "not a usable name", ""},
 		{`{"mcpServers": {"a": {"comand": "x"}}}`, `unknown key "comand"`, `did you mean "command"?`},
 		{`{"mcpServers": {"a": {"args": "x", "command": "y"}}}`, "string where", ""},
-		{`{"mcpServers": {"a": {"url": "http://x"}}}`, "not served by this version", "command"},
+		{`{"mcpServers": {"a": {"type": "http"}}}`, "has no url", "url"},
+		{`{"mcpServers": {"a": {"url": "http://x", "type": "sse"}}}`, "cannot be of type", "http"},
 		{`{"mcpServers": {"a": {"url": "http://x", "command": "y"}}}`, "a command and a url", ""},
 		{`{"mcpServers": {"a": {}}}`, "has no command", "command"},
 	} {

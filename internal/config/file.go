@@ -131,10 +131,12 @@ func (s *Server) check(at string) error {
 	switch {
 	case s.Command != "" && s.URL != "":
 		return Faultf("a server is either started by its command or reached at its url", "%s: has a command and a url", at)
-	case s.URL != "" || s.Type != "" && s.Type != "stdio":
-		return Faultf("this version serves stdio servers: give a command", "%s: servers reached over HTTP are not served by this version", at)
-	case s.Command == "":
-		return Faultf(`give it a "command"`, "%s: has no command", at)
+	case s.URL == "" && s.Type != "" && s.Type != "stdio":
+		return Faultf(`give it a "url"`, "%s: is of type %s and has no url", at, s.Type)
+	case s.Command == "" && s.URL == "":
+		return Faultf(`give it a "command" or a "url"`, "%s: has no command and no url", at)
+	case s.Command == "" && !slices.Contains([]string{"", "http", "streamable-http"}, s.Type):
+		return Faultf(`"http" is what can be served`, "%s: a server with a url cannot be of type %q", at, s.Type)
 	}
 	return nil
 }

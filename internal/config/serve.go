@@ -25,6 +25,7 @@ type Network struct {
 	TLSCert     string   `name:"tls-cert" placeholder:"FILE" group:"network" help:"Certificate chain in PEM. Read again when the file changes."`
 	TLSKey      string   `name:"tls-key" placeholder:"FILE" group:"network" help:"Private key in PEM."`
 	TokenFile   string   `name:"token-file" placeholder:"FILE" group:"network" help:"Keys of clients, one NAME:KEY a line, KEY plain or sha256:HEX; mode 0600. Read again when the file changes."`
+	Header      []string `sep:"none" placeholder:"'K: V'" group:"network" help:"Header for every request to a server behind a URL; may be repeated. $${NAME} stands for that variable of the environment."`
 	Insecure    bool     `group:"network" help:"Listen on other addresses than loopback without keys."`
 }
 

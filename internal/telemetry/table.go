@@ -84,6 +84,8 @@ var table = []row{
 	{metric: session.ForeignResumes, help: "Resumes whose session was made by another instance."},
 	{metric: session.Gaps, label: "reason", values: []string{"retention", "slow_reader", "store", "policy", "gone", "unknown"},
 		help: "Gaps that clients were told of, by reason."},
+	{metric: EventsReceived, help: "Events that came from servers behind a URL, without the dropped ones."},
+	{metric: DuplicatesDropped, help: "Events of servers behind a URL that came twice and were dropped."},
 	{metric: session.Clients, label: "name", values: clients, help: "Clients that initialized, by name."},
 	{metric: session.Outcomes, label: "result", values: []string{"result", "error", "unknown", "cancelled"},
 		help: "Outcomes of calls; unknown: nobody can say whether the tool ran."},

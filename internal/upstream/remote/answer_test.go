@@ -244,7 +244,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 	s, err := New(Options{URL: "https://a:b@x/mcp#y"})
-	if err != nil || s.Fingerprint() != "url:https://x/mcp" {
+	same, _ := New(Options{URL: "https://x/mcp"})
+	other, _ := New(Options{URL: "https://x/mcp/"})
+	if err != nil || s.Fingerprint() != same.Fingerprint() || s.Fingerprint() == other.Fingerprint() || strings.ContainsAny(s.Fingerprint(), "/:") {
 		t.Errorf("%v %v", s.Fingerprint(), err)
 	}
 	if _, ok := placeOf("tGyuCj0XBZSBQc4bZMfx7C.JuwfjK.13.abcdef"); !ok {

@@ -11,7 +11,9 @@ package remote
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net"
@@ -148,11 +150,13 @@ func (s *Server) Connect(_ context.Context, label string) (wire.Conn, error) {
 	return newConn(s, label), nil
 }
 
-// Fingerprint tells the server from others by its URL, without credentials.
+// Fingerprint tells the server from others by its URL, without credentials. It
+// can be a file's name.
 func (s *Server) Fingerprint() string {
 	u := *s.url
 	u.User = nil
-	return "url:" + u.String()
+	sum := sha256.Sum256([]byte(u.String()))
+	return "url-" + hex.EncodeToString(sum[:8])
 }
 
 // own are the headers that the transport itself decides on.

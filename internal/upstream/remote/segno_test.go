@@ -54,6 +54,7 @@ type house struct {
 	net   *memnet.Net
 	log   eventlog.Log
 	fakes *fakes
+	up    segno.Upstream // nil: the fakes
 	o     segno.Options
 
 	mu     sync.Mutex
@@ -75,8 +76,21 @@ func (h *house) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.ServeHTTP(w, r)
 }
 
-func newHouse(t *testing.T, o segno.Options) *house {
-	h := &house{t: t, net: memnet.Listen(), log: memlog.New(), fakes: &fakes{t: t}, o: o, seats: make(chan struct{}, 200), closed: make(chan struct{})}
+func newHouse(t *testing.T, o segno.Options) *house { return houseBefore(t, nil, o) }
+
+// before is a house that stands before another one.
+func (h *house) before() *house {
+	up, err := segno.Remote(segno.RemoteOptions{URL: "http://segno.test/mcp", Dial: h.net.Dial})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	front := houseBefore(h.t, up, segno.Options{})
+	front.fakes = h.fakes
+	return front
+}
+
+func houseBefore(t *testing.T, up segno.Upstream, o segno.Options) *house {
+	h := &house{up: up, t: t, net: memnet.Listen(), log: memlog.New(), fakes: &fakes{t: t}, o: o, seats: make(chan struct{}, 200), closed: make(chan struct{})}
 	t.Cleanup(func() {
 		h.net.Cut()
 		h.close()
@@ -93,7 +107,11 @@ func newHouse(t *testing.T, o segno.Options) *house {
 
 func (h *house) start() {
 	h.o.Log, h.o.AllowHost = h.log, []string{"segno.test"}
-	s, err := segno.New(h.fakes, h.o)
+	up := h.up
+	if up == nil {
+		up = h.fakes
+	}
+	s, err := segno.New(up, h.o)
 	if err != nil {
 		h.t.Fatal(err)
 	}
