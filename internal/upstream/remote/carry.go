@@ -38,7 +38,7 @@ func (c *conn) attempt(r *request) bool {
 	if r.init {
 		in = nil // it opens a session, whatever an attempt before was told
 	}
-	p := c.post(r.ctx, in, r.raw, r.key, r.line.pass)
+	p := c.post(r.ctx, c.where(l), in, r.raw, r.key, r.line.pass)
 	r.line.pass()
 	if r.ctx.Err() != nil && p.verdict != streams && p.verdict != whole {
 		return false
@@ -62,16 +62,32 @@ func (c *conn) attempt(r *request) bool {
 		return c.moves(r, l, p.why)
 	case refused:
 		c.notSent(r)
+		if r.init && old(p) {
+			return c.openOld(r, l, p)
+		}
 		c.refuse(r, p)
-	case broken, taken:
+	case streams, whole, taken:
+		return c.reads(r, l, p)
+	case broken:
 		c.refuse(r, p)
-	case whole:
-		c.listen(in)
+	}
+	return false
+}
+
+// reads finds the answer to a request that the server took.
+func (c *conn) reads(r *request, l *life, p reply) bool {
+	if !r.init {
+		c.listen(l)
+	}
+	switch {
+	case l != nil && l.door != nil:
+		return c.awaitOld(r, l, p)
+	case p.verdict == whole:
 		return c.readWhole(r, l, p)
-	case streams:
-		c.listen(in)
+	case p.verdict == streams:
 		return c.readStream(r, l, p)
 	}
+	c.refuse(r, p)
 	return false
 }
 

@@ -24,6 +24,7 @@ type life struct {
 	logging bool
 	own     context.Context // of the session's own stream
 	end     context.CancelFunc
+	door    *door // not nil: the server speaks 2024-11-05
 
 	// The connection's lock guards these.
 	asks      map[string]bool // the server's requests that wait for the client

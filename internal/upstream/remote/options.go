@@ -1,6 +1,6 @@
 // Package remote is the client side of MCP over HTTP: a wire.Conn to a server
 // behind a URL, on raw bytes. It speaks Streamable HTTP of 2025-03-26,
-// 2025-06-18 and 2025-11-25.
+// 2025-06-18 and 2025-11-25, and HTTP with SSE of 2024-11-05.
 //
 // Streams that break are resumed, calls outlive outages, and whatever happens
 // each request gets exactly one answer: the server's, or an error that says

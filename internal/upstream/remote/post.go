@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ type reply struct {
 
 // post sends a message (MCP 2025-11-25, Transports, Sending Messages to the
 // Server). written is called when all of it is on the way.
-func (c *conn) post(ctx context.Context, l *life, raw []byte, key string, written func()) reply {
+func (c *conn) post(ctx context.Context, to *url.URL, l *life, raw []byte, key string, written func()) reply {
 	ctx, cancel := context.WithCancel(ctx)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
 		if i.Err == nil {
@@ -55,7 +56,6 @@ func (c *conn) post(ctx context.Context, l *life, raw []byte, key string, writte
 	if key != "" && l != nil && l.segno {
 		h.Set("Idempotency-Key", key)
 	}
-	to := c.link.endpoint()
 	late := c.awaitHead(l, cancel)
 	resp, wrote, err := c.link.do(ctx, http.MethodPost, to, h, raw)
 	if late.stop() {
@@ -148,7 +148,7 @@ func (c *conn) judge(r *reply, l *life) {
 	}
 	to := r.resp.Request.URL
 	status := r.resp.StatusCode
-	session := l != nil && l.id != ""
+	session := l != nil && (l.id != "" || l.door != nil)
 	m, bad := wire.Parse(body)
 	if bad == nil && m.Kind == wire.Failure {
 		r.answer = m.Raw
@@ -222,7 +222,7 @@ func (c *conn) tell(ctx context.Context, l *life, raw []byte) bool {
 		if err != nil {
 			return false
 		}
-		r := c.post(ctx, l, raw, "", func() {})
+		r := c.post(ctx, c.where(l), l, raw, "", func() {})
 		if ctx.Err() != nil && r.verdict != streams && r.verdict != whole {
 			return false
 		}

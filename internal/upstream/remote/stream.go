@@ -27,10 +27,11 @@ const (
 
 // stream is one stream over all its connections. It belongs to one goroutine.
 type stream struct {
-	c   *conn
-	l   *life
-	r   *request // nil: the session's own stream
-	ctx context.Context
+	c    *conn
+	l    *life
+	r    *request // nil: the session's own stream
+	door *door    // of 2024-11-05
+	ctx  context.Context
 
 	cursor string // the last event's id: where to go on
 	marked bool   // an id came on this connection
@@ -185,6 +186,9 @@ func (s *stream) event(e *sse.Event, long *wire.Outline) ending {
 		s.at(e.ID)
 		return 0
 	}
+	if s.door != nil {
+		return s.oldEvent(e)
+	}
 	again := s.repeated(e.ID)
 	if again && !s.awaited(e.Data) {
 		s.c.o.Trace.Event(Event{Stream: s.name(), ID: e.ID, At: s.alive, Duplicate: true})
@@ -305,7 +309,7 @@ func (s *stream) response(m *wire.Message) {
 		s.c.log.Warn("an answer to nothing was dropped", "request", string(m.IDText()))
 		return
 	}
-	if s.c.settle(r, m) && r != s.r {
+	if s.c.settle(r, m) && r != s.r && s.door == nil {
 		r.cancel()
 	}
 }
