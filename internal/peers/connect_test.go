@@ -36,9 +36,7 @@ func openConnect(t *testing.T, endpoint string) *goSDK {
 		}
 	})
 	var err error
-	c.session, err = mcp.NewClient(&mcp.Implementation{Name: "peer-connect", Version: "1"}, &mcp.ClientOptions{
-		ProgressNotificationHandler: c.progress,
-	}).Connect(within(t, 60*time.Second), &mcp.CommandTransport{Command: cmd}, nil)
+	c.session, err = mcp.NewClient(&mcp.Implementation{Name: "peer-connect", Version: "1"}, c.options()).Connect(within(t, 60*time.Second), &mcp.CommandTransport{Command: cmd}, nil)
 	if err != nil {
 		t.Fatalf("connecting through segno connect: %v", err)
 	}

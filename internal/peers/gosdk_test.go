@@ -26,15 +26,7 @@ type goSDK struct {
 func openGoSDK(t *testing.T, url, version string) peer {
 	t.Helper()
 	c := &goSDK{seen: map[string]*progress{}}
-	options := &mcp.ClientOptions{
-		ProgressNotificationHandler: c.progress,
-		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
-			return &mcp.CreateMessageResult{Model: "peer", Role: "assistant", Content: &mcp.TextContent{Text: "sampled by the peer"}}, nil
-		},
-		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "decline"}, nil
-		},
-	}
+	options := c.options()
 	var session *mcp.ClientSessionOptions
 	if version != "" {
 		session = &mcp.ClientSessionOptions{ProtocolVersion: version}
@@ -46,6 +38,19 @@ func openGoSDK(t *testing.T, url, version string) peer {
 		t.Fatalf("go-sdk: connecting: %v", err)
 	}
 	return c
+}
+
+// options let the server ask.
+func (c *goSDK) options() *mcp.ClientOptions {
+	return &mcp.ClientOptions{
+		ProgressNotificationHandler: c.progress,
+		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+			return &mcp.CreateMessageResult{Model: "peer", Role: "assistant", Content: &mcp.TextContent{Text: "sampled by the peer"}}, nil
+		},
+		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return &mcp.ElicitResult{Action: "decline"}, nil
+		},
+	}
 }
 
 func (c *goSDK) progress(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
