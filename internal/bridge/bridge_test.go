@@ -15,7 +15,10 @@ import (
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	play()
+	goleak.VerifyTestMain(m)
+}
 
 // ends are the two outer ends of a bridge that runs.
 type ends struct {
