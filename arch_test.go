@@ -35,18 +35,19 @@ var layers = map[string][]string{
 	"eventlog/logtest":       {"eventlog"},
 
 	"internal/wire":   {},
+	"internal/metric": {},
 	"internal/sse":    {},
 	"internal/quirks": {},
 
 	"internal/notice":    {"eventlog", "internal/wire"},
 	"internal/retention": {"eventlog"},
-	"internal/session":   {"eventlog", "internal/notice", "internal/quirks", "internal/retention", "internal/wire"},
+	"internal/session":   {"eventlog", "internal/metric", "internal/notice", "internal/quirks", "internal/retention", "internal/wire"},
 
-	"internal/front/streamable": {"eventlog", "internal/notice", "internal/quirks", "internal/session", "internal/sse", "internal/wire"},
-	"internal/front/modern":     {"eventlog", "internal/notice", "internal/quirks", "internal/session", "internal/sse", "internal/wire"},
-	"internal/front/legacysse":  {"eventlog", "internal/notice", "internal/quirks", "internal/session", "internal/sse", "internal/wire"},
-	"internal/front/websocket":  {"eventlog", "internal/notice", "internal/quirks", "internal/session", "internal/wire"},
-	"internal/front/longpoll":   {"eventlog", "internal/notice", "internal/quirks", "internal/session", "internal/wire"},
+	"internal/front/streamable": {"eventlog", "internal/metric", "internal/notice", "internal/quirks", "internal/session", "internal/sse", "internal/wire"},
+	"internal/front/modern":     {"eventlog", "internal/metric", "internal/notice", "internal/quirks", "internal/session", "internal/sse", "internal/wire"},
+	"internal/front/legacysse":  {"eventlog", "internal/metric", "internal/notice", "internal/quirks", "internal/session", "internal/sse", "internal/wire"},
+	"internal/front/websocket":  {"eventlog", "internal/metric", "internal/notice", "internal/quirks", "internal/session", "internal/wire"},
+	"internal/front/longpoll":   {"eventlog", "internal/metric", "internal/notice", "internal/quirks", "internal/session", "internal/wire"},
 
 	"internal/access": {"internal/wire"},
 	"internal/listen": {},
@@ -56,8 +57,8 @@ var layers = map[string][]string{
 	"internal/bridge":           {"internal/wire"},
 
 	"internal/config":    {},
-	"internal/telemetry": {"eventlog", "internal/session"},
-	"internal/admin":     {"eventlog", "internal/session", "internal/telemetry", "internal/wire"},
+	"internal/telemetry": {"internal/metric"},
+	"internal/admin":     {"eventlog", "internal/metric", "internal/session", "internal/telemetry", "internal/wire"},
 	"internal/check":     {"eventlog", "internal/sse", "internal/wire"},
 	"internal/example":   {},
 	"internal/demo":      {"internal/example", "internal/sse"},

@@ -11,6 +11,7 @@ import (
 	"github.com/segno-mcp/segno/eventlog"
 	"github.com/segno-mcp/segno/internal/access"
 	"github.com/segno-mcp/segno/internal/front/streamable"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/session"
 )
 
@@ -18,7 +19,7 @@ import (
 type Identity = access.Identity
 
 // Meter takes what is counted and measured.
-type Meter = session.Meter
+type Meter = metric.Meter
 
 // Tracer is told when calls begin and end.
 type Tracer = session.Tracer

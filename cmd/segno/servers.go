@@ -12,7 +12,7 @@ import (
 	"github.com/segno-mcp/segno/eventlog"
 	"github.com/segno-mcp/segno/internal/admin"
 	"github.com/segno-mcp/segno/internal/config"
-	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/upstream/process"
 )
 
@@ -39,7 +39,7 @@ func (s *site) find(t target, children string) error {
 	c := process.New(process.Options{
 		Argv: t.argv, Env: t.env, Dir: t.dir, StateDir: children, Logger: s.logger,
 		MaxMessage: int(s.settings.MaxMessage),
-		Hooks:      process.Hooks{Garbage: func(int) { s.meter.Add(session.Errors, "stdout", 1) }},
+		Hooks:      process.Hooks{Garbage: func(int) { s.meter.Add(metric.Errors, "stdout", 1) }},
 	})
 	if _, err := c.Find(); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/segno-mcp/segno/eventlog"
 	"github.com/segno-mcp/segno/eventlog/memlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/session"
 	"github.com/segno-mcp/segno/internal/telemetry"
 )
@@ -91,7 +92,7 @@ func TestStatusShowsSessionsStreamsAndReaders(t *testing.T) {
 		o.Servers[0].Source.(*View).Live = func() map[string]session.Vitals {
 			return map[string]session.Vitals{name: {Seen: seen, Child: true, Readers: map[string][]session.Seat{running: {{Place: 3, Spare: true}, {Place: 7}}}}}
 		}
-		o.Meter.Add(session.Resumes, "exact", 3)
+		o.Meter.Add(metric.Resumes, "exact", 3)
 	})
 	code, body := get(a, "/streams", nil)
 	var s Status

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
-	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/telemetry"
 )
 
@@ -50,11 +50,11 @@ type Totals struct {
 
 func totals(m *telemetry.Meter) Totals {
 	return Totals{
-		Sessions: m.Total(session.SessionsOpen), Running: m.Total(session.StreamsOpen),
-		Children: m.Total(session.ChildrenRunning), Connections: m.Total(session.ConnectionsOpen),
-		Retained: m.Total(session.RetainedEvents), Evicted: m.Total(session.EvictedEvents),
-		Foreign: m.Total(session.ForeignResumes), Resumes: m.Totals(session.Resumes),
-		Gaps: m.Totals(session.Gaps), Outcomes: m.Totals(session.Outcomes), Errors: m.Totals(session.Errors),
+		Sessions: m.Total(metric.SessionsOpen), Running: m.Total(metric.StreamsOpen),
+		Children: m.Total(metric.ChildrenRunning), Connections: m.Total(metric.ConnectionsOpen),
+		Retained: m.Total(metric.RetainedEvents), Evicted: m.Total(metric.EvictedEvents),
+		Foreign: m.Total(metric.ForeignResumes), Resumes: m.Totals(metric.Resumes),
+		Gaps: m.Totals(metric.Gaps), Outcomes: m.Totals(metric.Outcomes), Errors: m.Totals(metric.Errors),
 	}
 }
 

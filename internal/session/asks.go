@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/notice"
 	"github.com/segno-mcp/segno/internal/wire"
 )
@@ -64,7 +65,7 @@ func (s *Session) answerAsk(msg *wire.Message) {
 	a := s.asks[string(msg.IDText())]
 	s.mu.Unlock()
 	if a == nil || !a.settle() {
-		s.m.meter.Add(Dropped, "late answer", 1)
+		s.m.meter.Add(metric.Dropped, "late answer", 1)
 		return
 	}
 	err := a.ch.conn.Send(s.m.ctx, wire.AppendSplice(nil, msg.Raw, wire.Edit{Span: msg.ID, With: a.theirs}))
@@ -72,7 +73,7 @@ func (s *Session) answerAsk(msg *wire.Message) {
 		s.log.Info("an answer did not reach the MCP server", "error", err)
 		return
 	}
-	s.m.meter.Add(MessagesOut, "server", 1)
+	s.m.meter.Add(metric.MessagesOut, "server", 1)
 }
 
 // giveUp answers the server in the client's place and takes the request back
@@ -81,7 +82,7 @@ func (a *ask) giveUp(why string) {
 	if !a.settle() {
 		return
 	}
-	a.st.s.m.meter.Add(Dropped, "unanswered request", 1)
+	a.st.s.m.meter.Add(metric.Dropped, "unanswered request", 1)
 	a.ch.say(wire.AppendError(nil, a.theirs, wire.CodeInternal, why, nil))
 	a.takeBack(why)
 }

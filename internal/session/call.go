@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/notice"
 	"github.com/segno-mcp/segno/internal/wire"
 )
@@ -286,8 +287,8 @@ func (s *Session) send(ch *child, c *call, msg *wire.Message) {
 		}
 		return
 	}
-	s.m.meter.Add(MessagesOut, "server", 1)
-	s.m.meter.Add(BytesOut, "server", float64(len(msg.Raw)))
+	s.m.meter.Add(metric.MessagesOut, "server", 1)
+	s.m.meter.Add(metric.BytesOut, "server", float64(len(msg.Raw)))
 	s.mu.Lock()
 	c.sent = true
 	if !c.done {
@@ -384,9 +385,9 @@ func (s *Session) finish(c *call, how string) bool {
 	}
 	s.touch()
 	c.traced(how)
-	s.m.meter.Add(StreamsOpen, "", -1)
-	s.m.meter.Add(Outcomes, how, 1)
-	s.m.meter.Observe(OutcomeSeconds, "", time.Since(c.at).Seconds())
+	s.m.meter.Add(metric.StreamsOpen, "", -1)
+	s.m.meter.Add(metric.Outcomes, how, 1)
+	s.m.meter.Observe(metric.OutcomeSeconds, "", time.Since(c.at).Seconds())
 	return true
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/segno-mcp/segno/eventlog"
 	"github.com/segno-mcp/segno/eventlog/memlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -115,7 +116,7 @@ func TestField51_NothingForACallThatHasEnded(t *testing.T) {
 		srv.answer(m2, `{}`)
 		same(t, b.answers(s, c), `{"jsonrpc":"2.0","id":1,"result":{}}`)
 		same(t, b.answers(s, other), `{"jsonrpc":"2.0","id":2,"result":{}}`)
-		if got := n.of(Dropped); got != 3 {
+		if got := n.of(metric.Dropped); got != 3 {
 			t.Errorf("%d messages counted as dropped, want 3", got)
 		}
 	})
@@ -276,10 +277,10 @@ func TestEveryCallEndsOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if open := n.of(StreamsOpen); open != 0 {
+	if open := n.of(metric.StreamsOpen); open != 0 {
 		t.Errorf("%d streams are counted as open", open)
 	}
-	if got := n.of(Outcomes); got != rounds*(calls+1) {
+	if got := n.of(metric.Outcomes); got != rounds*(calls+1) {
 		t.Errorf("%d outcomes for %d calls", got, rounds*(calls+1))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/notice"
 	"github.com/segno-mcp/segno/internal/wire"
 )
@@ -140,7 +141,7 @@ func (ch *child) start(rec *record, again bool) {
 		return
 	}
 	ch.conn = conn
-	ch.m.meter.Add(ChildrenRunning, "", 1)
+	ch.m.meter.Add(metric.ChildrenRunning, "", 1)
 	close(ch.up)
 	if !ch.m.run(ch.receive) {
 		conn.Close()
@@ -293,7 +294,7 @@ func (ch *child) say(raw []byte) {
 	ch.mu.Lock()
 	if ch.dead || len(ch.outbox) >= outboxMax {
 		ch.mu.Unlock()
-		ch.m.meter.Add(Dropped, "server does not listen", 1)
+		ch.m.meter.Add(metric.Dropped, "server does not listen", 1)
 		return
 	}
 	ch.outbox = append(ch.outbox, raw)
@@ -317,7 +318,7 @@ func (ch *child) talk() {
 		ch.outbox = ch.outbox[1:]
 		ch.mu.Unlock()
 		if err := ch.conn.Send(ch.m.ctx, raw); err == nil {
-			ch.m.meter.Add(MessagesOut, "server", 1)
+			ch.m.meter.Add(metric.MessagesOut, "server", 1)
 		}
 	}
 }
@@ -357,7 +358,7 @@ func (ch *child) receive() {
 
 // ended is end for a child that was connected.
 func (ch *child) ended(err error) {
-	ch.m.meter.Add(ChildrenRunning, "", -1)
+	ch.m.meter.Add(metric.ChildrenRunning, "", -1)
 	ch.end(err)
 }
 
@@ -377,7 +378,7 @@ func (ch *child) end(err error) {
 		why = stopped
 	}
 	ch.m.childGone(ch)
-	ch.m.meter.Add(ChildExits, exitLabel(stopped), 1)
+	ch.m.meter.Add(metric.ChildExits, exitLabel(stopped), 1)
 	for _, s := range members {
 		s.childEnded(ch, gone, stopped)
 	}

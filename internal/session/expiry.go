@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -255,7 +256,7 @@ func (m *Manager) dueUnloaded(k eventlog.Key) error {
 	defer m.log.Release(k.Session)
 	if k.Stream == "" {
 		m.unpark(k.Session)
-		m.meter.Add(SessionsEnded, "expired", 1)
+		m.meter.Add(metric.SessionsEnded, "expired", 1)
 		return m.log.DropSession(m.ctx, k.Session, claim.Fence)
 	}
 	if _, err := m.log.Trim(m.ctx, k, claim.Fence, ^uint64(0), agedKinds); err != nil {

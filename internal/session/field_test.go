@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/segno-mcp/segno/internal/metric"
 )
 
 // A client's timer of 60 s is set back only by progress with its own token; who
@@ -42,7 +44,7 @@ func TestField50_ProgressCarriesTheClientsOwnToken(t *testing.T) {
 			srv.progress(m, 1)
 			srv.answer(m, `{}`)
 			same(t, b.answers(s, c), `{"jsonrpc":"2.0","id":1,"result":{}}`)
-			if n := count.of(Dropped); n != 1 {
+			if n := count.of(metric.Dropped); n != 1 {
 				t.Errorf("%d messages were counted as dropped, want the progress nobody asked for", n)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -202,7 +203,7 @@ func (s *Session) attachTo(ctx context.Context, k *kept) (*Call, error) {
 			return nil, refuse("store", time.Second, "the request this one repeats could not be recorded; it was not executed")
 		case k.recorded:
 			s.mu.Unlock()
-			s.m.meter.Add(Dropped, "repost", 1)
+			s.m.meter.Add(metric.Dropped, "repost", 1)
 			return &Call{Stream: k.stream}, nil
 		}
 		if k.born == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/segno-mcp/segno/eventlog"
 	"github.com/segno-mcp/segno/eventlog/memlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -51,7 +52,7 @@ func TestGraceStopsTheChildAndKeepEndsTheSession(t *testing.T) {
 		if !srv.isGone() {
 			t.Error("the child lives on")
 		}
-		if len(b.m.InMemory()) != 0 || n.of(SessionsOpen) != 0 || n.of(ChildrenRunning) != 0 || n.of(RetainedEvents) != 0 {
+		if len(b.m.InMemory()) != 0 || n.of(metric.SessionsOpen) != 0 || n.of(metric.ChildrenRunning) != 0 || n.of(metric.RetainedEvents) != 0 {
 			t.Error("the session is still in memory")
 		}
 		time.Sleep(50 * time.Minute)
@@ -164,7 +165,7 @@ func TestEndDuringACall(t *testing.T) {
 		if res := b.resume(s, b.m.Instance()+"x", Oldest); res.Result != Unknown {
 			t.Errorf("%+v", res)
 		}
-		for _, m := range []Metric{SessionsOpen, StreamsOpen, ChildrenRunning, RetainedEvents} {
+		for _, m := range []metric.Name{metric.SessionsOpen, metric.StreamsOpen, metric.ChildrenRunning, metric.RetainedEvents} {
 			if got := n.of(m); got != 0 {
 				t.Errorf("%s is %d", m, got)
 			}
@@ -323,7 +324,7 @@ func TestField105_SessionsWithoutDeleteLeaveNothing(t *testing.T) {
 		if now := runtime.NumGoroutine(); now > goroutines {
 			t.Errorf("%d goroutines became %d", goroutines, now)
 		}
-		for _, m := range []Metric{SessionsOpen, StreamsOpen, ChildrenRunning, RetainedEvents} {
+		for _, m := range []metric.Name{metric.SessionsOpen, metric.StreamsOpen, metric.ChildrenRunning, metric.RetainedEvents} {
 			if got := n.of(m); got != 0 {
 				t.Errorf("%s is %d", m, got)
 			}

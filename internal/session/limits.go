@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -105,7 +106,7 @@ func refuse(limit string, after time.Duration, format string, a ...any) *Refusal
 }
 
 func (s *Session) refused(r *Refusal) error {
-	s.m.meter.Add(Refused, r.Limit, 1)
+	s.m.meter.Add(metric.Refused, r.Limit, 1)
 	return r
 }
 
@@ -149,7 +150,7 @@ func (m *Manager) occupied(principal string) *account {
 	a.refs++
 	a.sessions++
 	m.inMemory++
-	m.meter.Add(SessionsOpen, "", 1)
+	m.meter.Add(metric.SessionsOpen, "", 1)
 	return a
 }
 
@@ -159,7 +160,7 @@ func (m *Manager) vacate(a *account) {
 	defer m.mu.Unlock()
 	a.sessions--
 	m.inMemory--
-	m.meter.Add(SessionsOpen, "", -1)
+	m.meter.Add(metric.SessionsOpen, "", -1)
 	m.unref(a)
 }
 
@@ -183,7 +184,7 @@ func (m *Manager) park(s *Session) {
 	defer m.mu.Unlock()
 	s.account.sessions--
 	m.inMemory--
-	m.meter.Add(SessionsOpen, "", -1)
+	m.meter.Add(metric.SessionsOpen, "", -1)
 	m.parked[s.name] = parked{s.account, bytes}
 }
 
@@ -210,7 +211,7 @@ func (s *Session) grew(events, payload int64) {
 	s.stock.bytes += n
 	own, all := s.stock.bytes, s.account.bytes.Add(n)
 	s.stock.mu.Unlock()
-	s.m.meter.Add(RetainedEvents, "", float64(events))
+	s.m.meter.Add(metric.RetainedEvents, "", float64(events))
 	if n > 0 {
 		s.keepWithin(own, all)
 	}
@@ -225,7 +226,7 @@ func (s *Session) uncount(parked bool) (bytes int64) {
 		return 0
 	}
 	s.stock.closed = true
-	s.m.meter.Add(RetainedEvents, "", -float64(s.stock.events))
+	s.m.meter.Add(metric.RetainedEvents, "", -float64(s.stock.events))
 	if !parked {
 		s.account.bytes.Add(-s.stock.bytes)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -31,7 +32,7 @@ type Options struct {
 	Shared   bool   // one child for all sessions of a principal
 	Instance string // four characters of [0-9a-z]; minted if empty
 	Logger   *slog.Logger
-	Meter    Meter
+	Meter    metric.Meter
 	Tracer   Tracer
 }
 
@@ -44,7 +45,7 @@ type Manager struct {
 	shared bool
 	inst   string
 	logger *slog.Logger
-	meter  Meter
+	meter  metric.Meter
 	tracer Tracer
 
 	ctx      context.Context
@@ -90,7 +91,7 @@ func New(o Options) (*Manager, error) {
 		m.logger = slog.New(slog.DiscardHandler)
 	}
 	if m.meter == nil {
-		m.meter = noMeter{}
+		m.meter = metric.None{}
 	}
 	if m.tracer == nil {
 		m.tracer = noTracer{}
@@ -262,7 +263,7 @@ func (m *Manager) room(principal string) (*account, error) {
 		}
 		oldest := m.idlest(principal)
 		if oldest == nil {
-			m.meter.Add(Refused, "max-sessions", 1)
+			m.meter.Add(metric.Refused, "max-sessions", 1)
 			return nil, refuse("max-sessions", 10*time.Second, "there are as many sessions as there may be (--max-sessions)")
 		}
 		err = oldest.End(m.ctx, "pushed out by a newer session of the same principal")
@@ -396,7 +397,7 @@ func (m *Manager) childOf(s *Session) (*child, error) {
 }
 
 func (m *Manager) tooMany(limit string, n int) error {
-	m.meter.Add(Refused, limit, 1)
+	m.meter.Add(metric.Refused, limit, 1)
 	return refuse(limit, 10*time.Second, "%d MCP server processes are running, which is all that may (--%s)", n, limit)
 }
 

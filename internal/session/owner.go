@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/notice"
 	"github.com/segno-mcp/segno/internal/wire"
 )
@@ -179,7 +180,7 @@ func (s *Session) endUnknown(ctx context.Context, k *kept, info eventlog.Info, o
 	for _, id := range ids {
 		events = append(events, eventlog.Event{Kind: eventlog.Outcome, Time: now,
 			Data: notice.UnknownOutcome([]byte(id), "segno ended while the call ran", "")})
-		s.m.meter.Add(Outcomes, "unknown", 1)
+		s.m.meter.Add(metric.Outcomes, "unknown", 1)
 	}
 	st.add(append(events, eventlog.Event{Kind: eventlog.End, Time: now}), nil, false)
 	return nil
@@ -292,7 +293,7 @@ func (s *Session) End(ctx context.Context, why string) error {
 	err := s.m.log.DropSession(context.WithoutCancel(ctx), s.name, s.claim.Fence)
 	s.over()
 	s.stopChild(why)
-	s.m.meter.Add(SessionsEnded, endLabel(why), 1)
+	s.m.meter.Add(metric.SessionsEnded, endLabel(why), 1)
 	s.log.Info("the session ended", "why", why)
 	if errors.Is(err, eventlog.ErrNoSession) {
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/segno-mcp/segno/eventlog"
 	"github.com/segno-mcp/segno/eventlog/memlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -97,7 +98,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			if answers.Load() < 20 {
 				t.Errorf("only %d answers came", answers.Load())
 			}
-			for _, g := range []Metric{SessionsOpen, StreamsOpen, ChildrenRunning, RetainedEvents} {
+			for _, g := range []metric.Name{metric.SessionsOpen, metric.StreamsOpen, metric.ChildrenRunning, metric.RetainedEvents} {
 				if got := n.of(g); got != 0 {
 					t.Errorf("%s is %d", g, got)
 				}

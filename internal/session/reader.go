@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/notice"
 )
 
@@ -333,7 +334,7 @@ func (r *Reader) tell(ctx context.Context, next uint64) (Delivery, error) {
 	r.gap = nil
 	r.handsOut(true)
 	s := r.st.s
-	s.m.meter.Add(Gaps, g.reason, 1)
+	s.m.meter.Add(metric.Gaps, g.reason, 1)
 	s.log.Warn("events are missing", "stream", r.Stream(), "reason", g.reason, "after", g.After, "next", g.Next, "lost", g.Lost)
 	return Delivery{
 		Notice:   notice.Gap(s.Level(), r.Stream(), g.reason, g.Gap),

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/notice"
 )
 
@@ -53,10 +54,10 @@ func (s *Session) Resume(ctx context.Context, lastEventID string, p Policy) (*Re
 	if err != nil {
 		return nil, err
 	}
-	s.m.meter.Add(Resumes, r.Result, 1)
+	s.m.meter.Add(metric.Resumes, r.Result, 1)
 	r.Instance = s.rec.Public[:instanceLen]
 	if r.Instance != s.m.inst {
-		s.m.meter.Add(ForeignResumes, "", 1)
+		s.m.meter.Add(metric.ForeignResumes, "", 1)
 	}
 	return r, nil
 }
@@ -82,7 +83,7 @@ func (s *Session) resume(ctx context.Context, lastEventID string, p Policy) (*Re
 }
 
 func (s *Session) unknown() *Resumption {
-	s.m.meter.Add(Gaps, notice.Unknown, 1)
+	s.m.meter.Add(metric.Gaps, notice.Unknown, 1)
 	return &Resumption{
 		Result: Unknown, PrimingID: deadID(), NoticeID: deadID(),
 		Notice: notice.Gap(s.Level(), "", notice.Unknown, eventlog.Gap{}),
@@ -90,7 +91,7 @@ func (s *Session) unknown() *Resumption {
 }
 
 func (s *Session) dropped(c eventlog.Cursor, info eventlog.Info) *Resumption {
-	s.m.meter.Add(Gaps, notice.Gone, 1)
+	s.m.meter.Add(metric.Gaps, notice.Gone, 1)
 	r := &Resumption{
 		Result: GoneCall, Stream: c.Stream, After: c.Seq, PrimingID: deadID(),
 		Notice: notice.Gap(s.Level(), c.Stream, notice.Gone, eventlog.Gap{}), NoticeID: deadID(),
@@ -173,7 +174,7 @@ func (s *Session) judge(ctx context.Context, r *Resumption, first *Delivery, inf
 	if first.Wait && lost == 0 {
 		return Current, nil
 	}
-	s.m.meter.Observe(ResumeReplayed, "", float64(info.Top-min(info.Top, r.After+lost)))
+	s.m.meter.Observe(metric.ResumeReplayed, "", float64(info.Top-min(info.Top, r.After+lost)))
 	if lost > 0 {
 		return Evicted, nil
 	}

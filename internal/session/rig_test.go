@@ -13,6 +13,7 @@ import (
 
 	"github.com/segno-mcp/segno/eventlog"
 	"github.com/segno-mcp/segno/eventlog/memlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -351,20 +352,20 @@ func (f *flaky) Append(ctx context.Context, a eventlog.Append) error {
 // tally counts what is reported.
 type tally struct {
 	sums [64]atomic.Int64
-	keys map[Metric]int
+	keys map[metric.Name]int
 }
 
 func newTally() *tally {
-	c := &tally{keys: map[Metric]int{}}
-	for _, m := range []Metric{SessionsOpen, StreamsOpen, ChildrenRunning, RetainedEvents, Dropped, Outcomes, EvictedEvents, Refused, Gaps} {
+	c := &tally{keys: map[metric.Name]int{}}
+	for _, m := range []metric.Name{metric.SessionsOpen, metric.StreamsOpen, metric.ChildrenRunning, metric.RetainedEvents, metric.Dropped, metric.Outcomes, metric.EvictedEvents, metric.Refused, metric.Gaps} {
 		c.keys[m] = len(c.keys) + 1
 	}
 	return c
 }
 
-func (c *tally) Add(m Metric, _ string, n float64) { c.sums[c.keys[m]].Add(int64(n)) }
-func (*tally) Observe(Metric, string, float64)     {}
-func (c *tally) of(m Metric) int64                 { return c.sums[c.keys[m]].Load() }
+func (c *tally) Add(m metric.Name, _ string, n float64) { c.sums[c.keys[m]].Add(int64(n)) }
+func (*tally) Observe(metric.Name, string, float64)     {}
+func (c *tally) of(m metric.Name) int64                 { return c.sums[c.keys[m]].Load() }
 
 // held is a log whose appends wait for a verdict while it has a gate.
 type held struct {

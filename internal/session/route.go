@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -34,8 +35,8 @@ func (b *builder) route(msgs []wire.Message) {
 	}
 	b.flush()
 	m := b.ch.m.meter
-	m.Add(MessagesIn, "server", float64(len(msgs)))
-	m.Add(BytesIn, "server", float64(size))
+	m.Add(metric.MessagesIn, "server", float64(len(msgs)))
+	m.Add(metric.BytesIn, "server", float64(size))
 }
 
 func (b *builder) one(msg *wire.Message) {
@@ -77,7 +78,7 @@ func (b *builder) flush() {
 }
 
 func (b *builder) drop(why string, n int) {
-	b.ch.m.meter.Add(Dropped, why, float64(n))
+	b.ch.m.meter.Add(metric.Dropped, why, float64(n))
 }
 
 // copied is the message in the shared piece of memory, with the edits made.
@@ -113,7 +114,7 @@ func (ch *child) callOf(text []byte) *call {
 	c := ch.calls[n]
 	if c != nil && !c.heard {
 		c.heard = true
-		ch.m.meter.Observe(FirstEvent, "", time.Since(c.at).Seconds())
+		ch.m.meter.Observe(metric.FirstEvent, "", time.Since(c.at).Seconds())
 	}
 	return c
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/segno-mcp/segno/internal/metric"
 )
 
 const logLine = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`
@@ -136,7 +138,7 @@ func TestAskAndAnswer(t *testing.T) {
 			same(t, srv.pending(), `{"jsonrpc":"2.0","id":`+theirs+`,"result":{"b":2.20}}`)
 		}
 		b.deliver(s, `{"jsonrpc":"2.0","id":"segno-9-9","result":{}}`)
-		if got := n.of(Dropped); got != 5 {
+		if got := n.of(metric.Dropped); got != 5 {
 			t.Errorf("%d late answers counted, want 5", got)
 		}
 		srv.progress(m, 1)

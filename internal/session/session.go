@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/retention"
 	"github.com/segno-mcp/segno/internal/wire"
 )
@@ -150,7 +151,7 @@ func (s *Session) append(a *eventlog.Append, record bool) error {
 		if !errors.Is(err, eventlog.ErrUnavailable) {
 			return err
 		}
-		s.m.meter.Add(Errors, "store", 1)
+		s.m.meter.Add(metric.Errors, "store", 1)
 		select {
 		case <-s.m.ctx.Done():
 			return err
@@ -191,7 +192,7 @@ func (s *Session) Deliver(ctx context.Context, msg *wire.Message) error {
 		s.log.Info("a notification did not reach the MCP server", "method", msg.Method, "error", err)
 		return nil
 	}
-	s.m.meter.Add(MessagesOut, "server", 1)
+	s.m.meter.Add(metric.MessagesOut, "server", 1)
 	return nil
 }
 
@@ -204,7 +205,7 @@ func (s *Session) cancelled(msg *wire.Message) {
 	id := string(msg.Text(at))
 	c := s.callWith(func(c *call) bool { return string(c.id) == id && !c.init })
 	if c == nil {
-		s.m.meter.Add(Dropped, "cancel for no call", 1)
+		s.m.meter.Add(metric.Dropped, "cancel for no call", 1)
 		return
 	}
 	s.cancel(c, msg.StringAt("params", "reason"), nil, "cancelled")
@@ -216,7 +217,7 @@ func (s *Session) began(c *call, o CallOptions) {
 		c.trace = o.Trace
 	}
 	c.traced = s.m.tracer.Call(c.trace, s.rec.Public, c.st.key.Stream, c.method, c.tool)
-	s.m.meter.Add(StreamsOpen, "", 1)
+	s.m.meter.Add(metric.StreamsOpen, "", 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastCall++

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+
+	"github.com/segno-mcp/segno/internal/metric"
 )
 
 // joined opens a second session on a shared server.
@@ -143,7 +145,7 @@ func TestField72_ASharedServerOutlivesOneOfItsSessions(t *testing.T) {
 		srv.answer(m1, `{}`)
 		srv.answer(m2, `{}`)
 		same(t, b.answers(s2, c2), `{"jsonrpc":"2.0","id":1,"result":{}}`)
-		if open := n.of(StreamsOpen); open != 0 {
+		if open := n.of(metric.StreamsOpen); open != 0 {
 			t.Errorf("%d calls are counted as running", open)
 		}
 		s3 := b.joined("anon")
@@ -153,7 +155,7 @@ func TestField72_ASharedServerOutlivesOneOfItsSessions(t *testing.T) {
 		if err := s3.End(t.Context(), "DELETE"); err != nil {
 			t.Fatal(err)
 		}
-		if got := n.of(ChildrenRunning); got != 0 {
+		if got := n.of(metric.ChildrenRunning); got != 0 {
 			t.Errorf("%d children run on", got)
 		}
 		// The next session starts a new one.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/retention"
 )
 
@@ -233,7 +234,7 @@ func (s *Session) trim(key eventlog.Key, k *kept, through uint64, keep eventlog.
 		}
 		return 0
 	}
-	s.m.meter.Add(EvictedEvents, "", float64(done.Events))
+	s.m.meter.Add(metric.EvictedEvents, "", float64(done.Events))
 	if k != nil {
 		k.add(-done.Events, -done.Bytes)
 	}

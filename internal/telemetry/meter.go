@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/metric"
 )
 
 const namespace = "segno"
@@ -17,10 +17,10 @@ const namespace = "segno"
 // other. It may be used from anywhere.
 type Meter struct {
 	registry *prometheus.Registry
-	metrics  map[session.Metric]*series
+	metrics  map[metric.Name]*series
 }
 
-var _ session.Meter = (*Meter)(nil)
+var _ metric.Meter = (*Meter)(nil)
 
 // series are the time series of one metric, found by the label's value without
 // the library's hashing of labels: Add is on the path of every event.
@@ -39,7 +39,7 @@ type sink struct {
 
 // NewMeter makes a meter; version is that of the program.
 func NewMeter(version string) *Meter {
-	m := &Meter{registry: prometheus.NewRegistry(), metrics: map[session.Metric]*series{}}
+	m := &Meter{registry: prometheus.NewRegistry(), metrics: map[metric.Name]*series{}}
 	for _, r := range table {
 		m.metrics[r.metric] = m.register(r)
 	}
@@ -108,8 +108,8 @@ func rising(add func(float64)) func(float64) {
 	}
 }
 
-func (m *Meter) sink(metric session.Metric, label string) (sink, bool) {
-	s, ok := m.metrics[metric]
+func (m *Meter) sink(name metric.Name, label string) (sink, bool) {
+	s, ok := m.metrics[name]
 	if !ok {
 		return sink{}, false
 	}
@@ -120,15 +120,15 @@ func (m *Meter) sink(metric session.Metric, label string) (sink, bool) {
 }
 
 // Add counts n more. A metric that is not in the table is left out.
-func (m *Meter) Add(metric session.Metric, label string, n float64) {
-	if s, ok := m.sink(metric, label); ok && s.add != nil {
+func (m *Meter) Add(name metric.Name, label string, n float64) {
+	if s, ok := m.sink(name, label); ok && s.add != nil {
 		s.add(n)
 	}
 }
 
 // Observe takes one measured value.
-func (m *Meter) Observe(metric session.Metric, label string, v float64) {
-	if s, ok := m.sink(metric, label); ok && s.observe != nil {
+func (m *Meter) Observe(name metric.Name, label string, v float64) {
+	if s, ok := m.sink(name, label); ok && s.observe != nil {
 		s.observe(v)
 	}
 }

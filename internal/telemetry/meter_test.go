@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/goleak"
 
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/notice"
 	"github.com/segno-mcp/segno/internal/session"
 )
@@ -42,10 +43,10 @@ func has(t *testing.T, text, line string) {
 
 func TestCountsAndMeasures(t *testing.T) {
 	m := NewMeter("v1")
-	m.Add(session.Resumes, "exact", 2)
-	m.Add(session.SessionsOpen, "", 3)
-	m.Add(session.SessionsOpen, "", -1)
-	m.Observe(session.ResumeReplayed, "", 7)
+	m.Add(metric.Resumes, "exact", 2)
+	m.Add(metric.SessionsOpen, "", 3)
+	m.Add(metric.SessionsOpen, "", -1)
+	m.Observe(metric.ResumeReplayed, "", 7)
 	m.Gauge("store_bytes", "Size.", func() float64 { return 42 })
 	text := scrape(t, m)
 	has(t, text, `segno_resumes_total{result="exact"} 2`)
@@ -57,10 +58,10 @@ func TestCountsAndMeasures(t *testing.T) {
 	if !strings.Contains(text, "go_goroutines ") || !strings.Contains(text, "process_") {
 		t.Error("the scrape has nothing of the runtime or the process")
 	}
-	if got := m.Totals(session.Resumes); len(got) != 1 || got["exact"] != 2 {
+	if got := m.Totals(metric.Resumes); len(got) != 1 || got["exact"] != 2 {
 		t.Errorf("totals of resumes: %v", got)
 	}
-	if got := m.Total(session.SessionsOpen); got != 2 {
+	if got := m.Total(metric.SessionsOpen); got != 2 {
 		t.Errorf("total of sessions: %v", got)
 	}
 }
@@ -83,7 +84,7 @@ func TestField109_NamesFromOutsideMakeNoSeries(t *testing.T) {
 			m.Add(r.metric, fmt.Sprintf("secret-%d", i), 1)
 			m.Observe(r.metric, fmt.Sprintf("secret-%d", i), 1)
 		}
-		m.Add(session.Metric(fmt.Sprintf("invented_%d", i)), "", 1)
+		m.Add(metric.Name(fmt.Sprintf("invented_%d", i)), "", 1)
 	}
 	text := scrape(t, m)
 	if after := seriesIn(text); after != before {
@@ -97,20 +98,20 @@ func TestField109_NamesFromOutsideMakeNoSeries(t *testing.T) {
 
 func TestWrongNumbersDoNotPanic(t *testing.T) {
 	m := NewMeter("v1")
-	m.Add(session.EvictedEvents, "", -1)
-	m.Add(session.EvictedEvents, "", math.NaN())
-	m.Observe(session.EvictedEvents, "", 1)
-	m.Add(session.OutcomeSeconds, "", 1)
+	m.Add(metric.EvictedEvents, "", -1)
+	m.Add(metric.EvictedEvents, "", math.NaN())
+	m.Observe(metric.EvictedEvents, "", 1)
+	m.Add(metric.OutcomeSeconds, "", 1)
 	has(t, scrape(t, m), `segno_evicted_events_total 0`)
 }
 
-func TestEveryMetricOfSessionsIsInTheTable(t *testing.T) {
+func TestEveryMetricIsInTheTable(t *testing.T) {
 	m := NewMeter("v1")
 	n := 0
 	for name, value := range constants(t) {
 		n++
-		if _, ok := m.metrics[session.Metric(value)]; !ok {
-			t.Errorf("session.%s (%s) is not in the table", name, value)
+		if _, ok := m.metrics[metric.Name(value)]; !ok {
+			t.Errorf("metric.%s (%s) is not in the table", name, value)
 		}
 	}
 	if n < 20 {
@@ -118,17 +119,17 @@ func TestEveryMetricOfSessionsIsInTheTable(t *testing.T) {
 	}
 }
 
-// constants reads the names and values of all session.Metric from the source.
+// constants reads the names and values of all metrics from the source.
 func constants(t *testing.T) map[string]string {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), "../session/meter.go", nil, 0)
+	f, err := parser.ParseFile(token.NewFileSet(), "../metric/metric.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]string{}
 	ast.Inspect(f, func(n ast.Node) bool {
 		if v, ok := n.(*ast.ValueSpec); ok && len(v.Values) == 1 {
-			if typ, ok := v.Type.(*ast.Ident); ok && typ.Name == "Metric" {
+			if typ, ok := v.Type.(*ast.Ident); ok && typ.Name == "Name" {
 				found[v.Names[0].Name], _ = strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
 			}
 		}
@@ -185,7 +186,7 @@ func labels(t *testing.T, m *Meter, names map[string]string, file string) (seen 
 		if !ok || len(call.Args) != 3 {
 			return true
 		}
-		s, ok := m.metrics[session.Metric(names[metricName(call.Args[0])])]
+		s, ok := m.metrics[metric.Name(names[metricName(call.Args[0])])]
 		if !ok {
 			return true
 		}
@@ -206,9 +207,9 @@ func labels(t *testing.T, m *Meter, names map[string]string, file string) (seen 
 // TestReasonsAreInTheTable is about labels that are named constants.
 func TestReasonsAreInTheTable(t *testing.T) {
 	m := NewMeter("v1")
-	reasons := map[session.Metric][]string{
-		session.Resumes: {session.Exact, session.Current, session.Evicted, session.Diverged, session.GoneCall, session.Unknown, session.Dead},
-		session.Gaps:    {notice.Retention, notice.SlowReader, notice.Store, notice.Policy, notice.Gone, notice.Unknown},
+	reasons := map[metric.Name][]string{
+		metric.Resumes: {session.Exact, session.Current, session.Evicted, session.Diverged, session.GoneCall, session.Unknown, session.Dead},
+		metric.Gaps:    {notice.Retention, notice.SlowReader, notice.Store, notice.Policy, notice.Gone, notice.Unknown},
 	}
 	f, err := parser.ParseFile(token.NewFileSet(), "../front/streamable/stream.go", nil, 0)
 	if err != nil {
@@ -217,11 +218,11 @@ func TestReasonsAreInTheTable(t *testing.T) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		if v, ok := n.(*ast.ValueSpec); ok && len(v.Values) == 1 && strings.HasPrefix(v.Names[0].Name, "why") {
 			why, _ := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
-			reasons[session.ConnectionSeconds] = append(reasons[session.ConnectionSeconds], why)
+			reasons[metric.ConnectionSeconds] = append(reasons[metric.ConnectionSeconds], why)
 		}
 		return true
 	})
-	if len(reasons[session.ConnectionSeconds]) < 5 {
+	if len(reasons[metric.ConnectionSeconds]) < 5 {
 		t.Error("few reasons for the end of connections found, the source must be read wrongly")
 	}
 	for metric, labels := range reasons {
@@ -258,7 +259,7 @@ func TestNamesAreGoodManners(t *testing.T) {
 
 func TestAddAllocatesNothing(t *testing.T) {
 	m := NewMeter("v1")
-	if n := testing.AllocsPerRun(100, func() { m.Add(session.MessagesOut, "client", 1) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { m.Add(metric.MessagesOut, "client", 1) }); n != 0 {
 		t.Errorf("counting one message allocates %v times", n)
 	}
 }
@@ -266,6 +267,6 @@ func TestAddAllocatesNothing(t *testing.T) {
 func BenchmarkAdd(b *testing.B) {
 	m := NewMeter("v1")
 	for b.Loop() {
-		m.Add(session.MessagesOut, "client", 1)
+		m.Add(metric.MessagesOut, "client", 1)
 	}
 }

@@ -1,9 +1,9 @@
 package telemetry
 
-import "github.com/segno-mcp/segno/internal/session"
+import "github.com/segno-mcp/segno/internal/metric"
 
 // What Segno counts as the client of a server behind a URL.
 const (
-	EventsReceived    session.Metric = "events_received_total"
-	DuplicatesDropped session.Metric = "duplicates_dropped_total"
+	EventsReceived    metric.Name = "events_received_total"
+	DuplicatesDropped metric.Name = "duplicates_dropped_total"
 )

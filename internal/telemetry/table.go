@@ -1,6 +1,6 @@
 package telemetry
 
-import "github.com/segno-mcp/segno/internal/session"
+import "github.com/segno-mcp/segno/internal/metric"
 
 // kind is how a metric behaves.
 type kind uint8
@@ -18,7 +18,7 @@ const other = "other"
 // row is one metric. A label without a name has one series, a label with one
 // has a series for each value, and one for other.
 type row struct {
-	metric  session.Metric
+	metric  metric.Name
 	kind    kind
 	label   string
 	values  []string
@@ -47,46 +47,46 @@ var clients = []string{
 }
 
 var table = []row{
-	{metric: session.SessionsOpen, kind: gauge, help: "Sessions that are kept in memory."},
-	{metric: session.SessionsEnded, label: "why", values: []string{"DELETE", "expired", "refused", "pushed out"},
+	{metric: metric.SessionsOpen, kind: gauge, help: "Sessions that are kept in memory."},
+	{metric: metric.SessionsEnded, label: "why", values: []string{"DELETE", "expired", "refused", "pushed out"},
 		help: "Sessions that ended, by why."},
-	{metric: session.StreamsOpen, kind: gauge, help: "Calls that have no outcome yet."},
-	{metric: session.ChildrenRunning, kind: gauge, help: "Server processes that run."},
-	{metric: session.ChildExits, label: "why", values: []string{"itself", "stopped"},
+	{metric: metric.StreamsOpen, kind: gauge, help: "Calls that have no outcome yet."},
+	{metric: metric.ChildrenRunning, kind: gauge, help: "Server processes that run."},
+	{metric: metric.ChildExits, label: "why", values: []string{"itself", "stopped"},
 		help: "Server processes that ended, by themselves or because they were stopped."},
-	{metric: session.ConnectionsOpen, kind: gauge, label: "kind", values: []string{"post", "get", "resume"},
+	{metric: metric.ConnectionsOpen, kind: gauge, label: "kind", values: []string{"post", "get", "resume"},
 		help: "Connections of clients that are open, by what they are for."},
-	{metric: session.ConnectionSeconds, kind: histogram, label: "why", buckets: lives,
+	{metric: metric.ConnectionSeconds, kind: histogram, label: "why", buckets: lives,
 		values: []string{"ended", "client_gone", "write_timeout", "superseded", "rotated", "drained", "limit", "revoked", "session_ended", "failed"},
 		help:   "How long connections were open, by why they ended."},
-	{metric: session.MessagesIn, label: "from", values: sides, help: "Messages that came in."},
-	{metric: session.MessagesOut, label: "to", values: sides, help: "Messages that went out; replayed ones count again."},
-	{metric: session.BytesIn, label: "from", values: sides, help: "Bytes of messages that came in."},
-	{metric: session.BytesOut, label: "to", values: sides, help: "Bytes of messages that went out; replayed ones count again."},
-	{metric: session.FirstEvent, kind: histogram, buckets: firsts,
+	{metric: metric.MessagesIn, label: "from", values: sides, help: "Messages that came in."},
+	{metric: metric.MessagesOut, label: "to", values: sides, help: "Messages that went out; replayed ones count again."},
+	{metric: metric.BytesIn, label: "from", values: sides, help: "Bytes of messages that came in."},
+	{metric: metric.BytesOut, label: "to", values: sides, help: "Bytes of messages that went out; replayed ones count again."},
+	{metric: metric.FirstEvent, kind: histogram, buckets: firsts,
 		help: "Time from accepting a call to its first event in the log."},
 	{metric: StoreSeconds, kind: histogram, buckets: writes, help: "Time an append to the store took until it counted."},
-	{metric: session.OutcomeSeconds, kind: histogram, buckets: lives,
+	{metric: metric.OutcomeSeconds, kind: histogram, buckets: lives,
 		help: "Time from accepting a call to its outcome."},
-	{metric: session.Errors, label: "kind",
+	{metric: metric.Errors, label: "kind",
 		values: []string{"internal", "panic", "stream", "store", "read_timeout", "write_timeout", "unsupported_writer", "stdout", "malformed", "oversized"},
 		help:   "Errors, by kind: what a client did wrong, what took too long, what failed here."},
-	{metric: session.Refused, label: "limit",
+	{metric: metric.Refused, label: "limit",
 		values: []string{"child-exits", "drain", "idempotency-key", "inflight-max", "max-children", "max-children-per-principal", "max-connections", "max-connections-per-principal", "max-message", "max-sessions", "max-sessions-per-principal", "owner", "principal-max", "session-max", "store", "store-max"},
 		help:   "Requests that were refused and not executed, by the limit that was reached."},
-	{metric: session.Dropped, label: "why", values: []string{"cancel for no call", "cancel for no request", "late answer", "late response", "progress for no call", "progress without token", "repost", "response without id", "server does not listen", "stream ended", "unanswered request"},
+	{metric: metric.Dropped, label: "why", values: []string{"cancel for no call", "cancel for no request", "late answer", "late response", "progress for no call", "progress without token", "repost", "response without id", "server does not listen", "stream ended", "unanswered request"},
 		help: "Messages of the server that belong to nothing that runs, by why."},
-	{metric: session.Resumes, label: "result", values: []string{"exact", "current", "evicted", "diverged", "gone", "unknown", "dead"},
+	{metric: metric.Resumes, label: "result", values: []string{"exact", "current", "evicted", "diverged", "gone", "unknown", "dead"},
 		help: "Resumes by what was found at the cursor; exact and current are hits."},
-	{metric: session.ResumeReplayed, kind: histogram, buckets: replays, help: "Events that a resume replayed."},
-	{metric: session.EvictedEvents, help: "Events that retention removed."},
-	{metric: session.RetainedEvents, kind: gauge, help: "Events that are kept for replay."},
-	{metric: session.ForeignResumes, help: "Resumes whose session was made by another instance."},
-	{metric: session.Gaps, label: "reason", values: []string{"retention", "slow_reader", "store", "policy", "gone", "unknown"},
+	{metric: metric.ResumeReplayed, kind: histogram, buckets: replays, help: "Events that a resume replayed."},
+	{metric: metric.EvictedEvents, help: "Events that retention removed."},
+	{metric: metric.RetainedEvents, kind: gauge, help: "Events that are kept for replay."},
+	{metric: metric.ForeignResumes, help: "Resumes whose session was made by another instance."},
+	{metric: metric.Gaps, label: "reason", values: []string{"retention", "slow_reader", "store", "policy", "gone", "unknown"},
 		help: "Gaps that clients were told of, by reason."},
 	{metric: EventsReceived, help: "Events that came from servers behind a URL, without the dropped ones."},
 	{metric: DuplicatesDropped, help: "Events of servers behind a URL that came twice and were dropped."},
-	{metric: session.Clients, label: "name", values: clients, help: "Clients that initialized, by name."},
-	{metric: session.Outcomes, label: "result", values: []string{"result", "error", "unknown", "cancelled"},
+	{metric: metric.Clients, label: "name", values: clients, help: "Clients that initialized, by name."},
+	{metric: metric.Outcomes, label: "result", values: []string{"result", "error", "unknown", "cancelled"},
 		help: "Outcomes of calls; unknown: nobody can say whether the tool ran."},
 }

@@ -3,13 +3,13 @@ package telemetry
 import (
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/metric"
 )
 
 // Totals returns what a counter or gauge stands at, by the label's value;
 // a metric without a label is under the empty one. Values of zero are left out.
-func (m *Meter) Totals(metric session.Metric) map[string]float64 {
-	s, ok := m.metrics[metric]
+func (m *Meter) Totals(name metric.Name) map[string]float64 {
+	s, ok := m.metrics[name]
 	if !ok {
 		return nil
 	}
@@ -28,8 +28,8 @@ func (m *Meter) Totals(metric session.Metric) map[string]float64 {
 }
 
 // Total is the sum of a metric over its labels.
-func (m *Meter) Total(metric session.Metric) (sum float64) {
-	for _, v := range m.Totals(metric) {
+func (m *Meter) Total(name metric.Name) (sum float64) {
+	for _, v := range m.Totals(name) {
 		sum += v
 	}
 	return sum

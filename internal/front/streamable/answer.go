@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/session"
 	"github.com/segno-mcp/segno/internal/wire"
 )
@@ -143,8 +144,8 @@ func (x *exchange) json(status int, body []byte) bool {
 		x.log().Info("an answer did not get through", "error", err)
 		return false
 	}
-	x.f.meter.Add(session.MessagesOut, "client", 1)
-	x.f.meter.Add(session.BytesOut, "client", float64(len(body)))
+	x.f.meter.Add(metric.MessagesOut, "client", 1)
+	x.f.meter.Add(metric.BytesOut, "client", float64(len(body)))
 	return true
 }
 

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -60,7 +60,7 @@ func (x *exchange) body() (text []byte, release func(), err error) {
 	if err := x.rc.SetReadDeadline(time.Time{}); err != nil {
 		return nil, release, x.hidden(err)
 	}
-	x.f.meter.Add(session.BytesIn, "client", float64(len(text)))
+	x.f.meter.Add(metric.BytesIn, "client", float64(len(text)))
 	return text, release, nil
 }
 
@@ -106,7 +106,7 @@ func fitted(text []byte) []byte {
 // unread says why a body could not be read to its end.
 func (x *exchange) unread(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		x.f.meter.Add(session.Errors, "read_timeout", 1)
+		x.f.meter.Add(metric.Errors, "read_timeout", 1)
 		return invalid(http.StatusRequestTimeout, "the body did not come in time")
 	}
 	if x.r.Context().Err() != nil {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/metric"
 )
 
 // whyDetached is not an end: the stream goes on without the HTTP server.
@@ -63,7 +63,7 @@ func (v *view) alone(cancel context.CancelFunc) {
 // hangUp ends the connection; what panicked takes no other stream with it.
 func (v *view) hangUp(clean *bool) {
 	if p := recover(); p != nil {
-		v.x.f.meter.Add(session.Errors, "panic", 1)
+		v.x.f.meter.Add(metric.Errors, "panic", 1)
 		v.x.log().Error("a stream panicked", "panic", p, "stack", string(debug.Stack()))
 		v.report(whyFailed)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/metric"
 )
 
 func TestOwnStreamLeavesTheServerAndGoesOn(t *testing.T) {
@@ -102,12 +102,12 @@ func TestPanicOfADetachedStreamStaysWithinIt(t *testing.T) {
 // bomb is a meter that panics when messages go out, while it is armed.
 type bomb struct{ armed *bool }
 
-func (b bomb) Add(m session.Metric, _ string, _ float64) {
-	if m == session.MessagesOut && *b.armed {
+func (b bomb) Add(m metric.Name, _ string, _ float64) {
+	if m == metric.MessagesOut && *b.armed {
 		panic("as the test wants it")
 	}
 }
-func (bomb) Observe(session.Metric, string, float64) {}
+func (bomb) Observe(metric.Name, string, float64) {}
 
 func TestHTTP10StreamStaysWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/session"
 	"github.com/segno-mcp/segno/internal/wire"
 )
@@ -88,7 +89,7 @@ func (x *exchange) fail(err error) {
 	}
 	p := x.problemOf(err)
 	if p.kind != "" {
-		x.f.meter.Add(session.Errors, p.kind, 1)
+		x.f.meter.Add(metric.Errors, p.kind, 1)
 		x.log().Error("a request failed", "error", err, "status", p.status)
 	} else {
 		x.log().Debug("a request was refused", "error", err, "status", p.status)

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/session"
 	"github.com/segno-mcp/segno/internal/wire"
 )
@@ -45,7 +46,7 @@ type Options struct {
 	ConnectionsPerPrincipal int   // 1,000
 
 	Logger *slog.Logger
-	Meter  session.Meter
+	Meter  metric.Meter
 }
 
 func (o Options) withDefaults() Options {
@@ -63,21 +64,16 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Meter == nil {
-		o.Meter = unmetered{}
+		o.Meter = metric.None{}
 	}
 	return o
 }
-
-type unmetered struct{}
-
-func (unmetered) Add(session.Metric, string, float64)     {}
-func (unmetered) Observe(session.Metric, string, float64) {}
 
 // Front serves one endpoint. Its methods may be called from anywhere.
 type Front struct {
 	o      Options
 	log    *slog.Logger
-	meter  session.Meter
+	meter  metric.Meter
 	bodies budget
 	seats  seats
 	pages  sync.Pool
@@ -193,7 +189,7 @@ func (x *exchange) recovered() {
 	if v == http.ErrAbortHandler { //nolint:errorlint // it is compared as net/http does
 		panic(v)
 	}
-	x.f.meter.Add(session.Errors, "panic", 1)
+	x.f.meter.Add(metric.Errors, "panic", 1)
 	x.log().Error("a request panicked", "panic", v, "stack", string(debug.Stack()))
 	if x.wrote {
 		// Half an answer must not look like a whole one.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/session"
 	"github.com/segno-mcp/segno/internal/wire"
 )
@@ -27,7 +28,7 @@ func (x *exchange) post() error {
 		return &problem{status: http.StatusBadRequest, code: bad.Code, id: bad.ID, message: bad.Message}
 	}
 	x.id = idOf(&m)
-	x.f.meter.Add(session.MessagesIn, "client", 1)
+	x.f.meter.Add(metric.MessagesIn, "client", 1)
 	want, err := x.wants(&m)
 	if err != nil {
 		return err
@@ -132,7 +133,7 @@ func (x *exchange) postBatch(text []byte) error {
 	if err != nil {
 		return err
 	}
-	x.f.meter.Add(session.MessagesIn, "client", float64(len(msgs)))
+	x.f.meter.Add(metric.MessagesIn, "client", float64(len(msgs)))
 	o, err := x.beside()
 	if err != nil {
 		return err

@@ -3,14 +3,15 @@ package streamable
 import (
 	"time"
 
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/session"
 )
 
 // report says once, when a connection ends, what became of it.
 func (v *view) report(why string) {
 	lived := time.Since(v.began)
-	v.x.f.meter.Observe(session.ConnectionSeconds, why, lived.Seconds())
-	v.x.f.meter.Add(session.BytesOut, "client", float64(v.bytes))
+	v.x.f.meter.Observe(metric.ConnectionSeconds, why, lived.Seconds())
+	v.x.f.meter.Add(metric.BytesOut, "client", float64(v.bytes))
 	v.x.log().Info("connection ended", "why", why, "duration", lived,
 		"events", v.events, "bytes", v.bytes, "first", v.from, "last", v.last)
 }

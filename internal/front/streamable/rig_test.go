@@ -15,6 +15,7 @@ import (
 	"github.com/segno-mcp/segno/eventlog"
 	"github.com/segno-mcp/segno/eventlog/memlog"
 	"github.com/segno-mcp/segno/internal/memnet"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/session"
 	"github.com/segno-mcp/segno/internal/sse"
 	"github.com/segno-mcp/segno/internal/wire"
@@ -310,10 +311,10 @@ func text(t *testing.T, res *http.Response) string {
 // panicky is a meter that panics once, when the count is one.
 type panicky struct{ calls *int }
 
-func (p panicky) Add(m session.Metric, _ string, _ float64) {
-	if m == session.MessagesIn && *p.calls == 1 {
+func (p panicky) Add(m metric.Name, _ string, _ float64) {
+	if m == metric.MessagesIn && *p.calls == 1 {
 		*p.calls = 2
 		panic("as the test wants it")
 	}
 }
-func (panicky) Observe(session.Metric, string, float64) {}
+func (panicky) Observe(metric.Name, string, float64) {}

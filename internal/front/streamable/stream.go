@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/session"
 	"github.com/segno-mcp/segno/internal/sse"
 )
@@ -66,7 +67,7 @@ func (v *view) close() {
 		v.leave()
 	}
 	if v.seat != nil {
-		v.x.f.meter.Add(session.ConnectionsOpen, v.kind, -1)
+		v.x.f.meter.Add(metric.ConnectionsOpen, v.kind, -1)
 		v.x.f.seats.leave(v.seat)
 	}
 }
@@ -97,7 +98,7 @@ func (v *view) begin() {
 	v.began = time.Now()
 	v.pace.start(v.began, v.x.f.o.Rotate)
 	v.seat = v.x.f.seats.take(v.x.who.Principal)
-	v.x.f.meter.Add(session.ConnectionsOpen, v.kind, 1)
+	v.x.f.meter.Add(metric.ConnectionsOpen, v.kind, 1)
 }
 
 // streamHead writes the head of a stream. What stands between must neither
@@ -254,7 +255,7 @@ func (v *view) sent(d *session.Delivery) {
 	v.last = d.Events[n-1].Seq
 	v.events += int64(n)
 	v.rd.Sent(v.last, true)
-	v.x.f.meter.Add(session.MessagesOut, "client", float64(n))
+	v.x.f.meter.Add(metric.MessagesOut, "client", float64(n))
 }
 
 // over tells whether and why the connection is to be ended from this side.
@@ -317,14 +318,14 @@ func (v *view) broken(err error) string {
 	var slow net.Error
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
-		v.x.f.meter.Add(session.Errors, "write_timeout", 1)
+		v.x.f.meter.Add(metric.Errors, "write_timeout", 1)
 		return whyTimeout
 	case errors.Is(err, eventlog.ErrNoSession), errors.Is(err, eventlog.ErrNoStream):
 		return whySessionEnded
 	case v.ctx.Err() != nil, errors.Is(err, context.Canceled), lost(err):
 		return whyClient
 	}
-	v.x.f.meter.Add(session.Errors, "stream", 1)
+	v.x.f.meter.Add(metric.Errors, "stream", 1)
 	v.x.log().Error("a stream could not be written", "error", err)
 	return whyFailed
 }
