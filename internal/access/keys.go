@@ -25,8 +25,9 @@ const (
 )
 
 // keyPoll is how often the token file is read again. A change counts when two
-// reads in a row agree, so a removed key ends within two of them.
-const keyPoll = 5 * time.Second
+// reads in a row agree, so a removed key ends, and a new one works, within two
+// of them.
+const keyPoll = time.Second
 
 // Keys are the clients that a token file names. Lines are NAME:TOKEN or
 // NAME:sha256:HEX; empty lines and lines that begin with # say nothing. A name
