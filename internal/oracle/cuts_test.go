@@ -92,6 +92,7 @@ func (k *call) checkWhole(t *testing.T, at int64) {
 	text := strings.Join(got, "\n")
 	if len(got) != 5 || strings.Count(text, `"total":4`) != 4 || !strings.Contains(got[4], `"result"`) {
 		t.Errorf("cut at byte %d: the client has\n%s", at, text)
+		return
 	}
 	for n := 1; n <= 4; n++ {
 		if !strings.Contains(got[n-1], fmt.Sprintf(`"progress":%d,`, n)) {

@@ -109,7 +109,8 @@ func (k *call) followed() bool {
 	if x == nil || !x.over() {
 		return false
 	}
-	return x.err == nil && x.status != 0 || k.lost()
+	whole := x.err == nil && x.status != 0 && (k.c.w.seg == nil || !k.c.w.offBetween(x.opened, x.closed))
+	return whole || k.lost()
 }
 
 // lost: a client that reuses ids and has no cursor cannot ask for the call again.

@@ -2,8 +2,10 @@ package oracle
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/segno-mcp/segno/internal/fakemcp"
 	"github.com/segno-mcp/segno/internal/wire"
@@ -35,7 +37,15 @@ type line struct {
 }
 
 // Connect starts a server for a session.
-func (w *world) Connect(_ context.Context, label string) (wire.Conn, error) {
+func (w *world) Connect(ctx context.Context, label string) (wire.Conn, error) {
+	w.mu.Lock()
+	r := rand.New(rand.NewPCG(w.seed, uint64(len(w.kids))))
+	w.mu.Unlock()
+	select {
+	case <-time.After(pick(r, 0, 0, 0, 300*time.Millisecond, 3*time.Second)):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	ours, theirs := wire.Pair()
 	k := &kid{w: w, label: label, conn: theirs, server: fakemcp.New(fakemcp.Options{}), ended: make(chan struct{})}
 	w.mu.Lock()

@@ -89,9 +89,19 @@ func (w *world) checkShape(p *past) {
 			w.broken(p.who(), "shape", "%s: event %d is an end with something behind it", p.label(), i+1)
 		}
 	}
+	if p.dropped != nil && !w.proven(p, *p.dropped) && w.known(p) {
+		w.broken(p.who(), "dropped", "%s is dropped, though a client can come for it and nothing proves that it has the outcome", p.label())
+	}
 	if outcomes > 1 {
 		w.broken(p.who(), "outcome", "%s has %d outcomes", p.label(), outcomes)
 	}
+}
+
+// known tells whether a client was given an id of a stream before it was dropped.
+func (w *world) known(p *past) bool {
+	return slices.ContainsFunc(w.conns, func(x *conn) bool {
+		return x.stream() == p.key.Stream && len(x.events) > 0 && x.events[0].at.n < p.dropped.n
+	})
 }
 
 // checkOnce: a call is executed once, and the same request again attaches to it
@@ -102,6 +112,9 @@ func (w *world) checkOnce(k *call, openings []*past, runs []*run) {
 	}
 	if k.c.reuses() {
 		return
+	}
+	if len(openings) == 1 && len(runs) == 1 && openings[0].endedAt != nil && openings[0].endedAt.before(runs[0].kid.heard[0].at) {
+		w.broken(k.c.name, "cancel", "%s went to a server that started after its end", k.key)
 	}
 	for i := 1; i < len(openings); i++ {
 		first, again := openings[i-1], openings[i]
@@ -276,16 +289,16 @@ func (w *world) checkCancels(k *kid, openings map[string][]*past, runs map[strin
 		if err != nil {
 			continue
 		}
-		if !w.cancelWanted(k, string(l.msg.Text(at)), openings, runs) {
-			w.broken(k.label, "cancel", "server %d got %s, which nobody asked for", k.n, l.msg.Raw)
+		if !w.cancelWanted(k, l, string(l.msg.Text(at)), openings, runs) {
+			w.broken(k.label, "cancel", "server %d got %s, which nobody asked for, or before what it cancels", k.n, l.msg.Raw)
 		}
 	}
 }
 
-func (w *world) cancelWanted(k *kid, inner string, openings map[string][]*past, runs map[string][]*run) bool {
+func (w *world) cancelWanted(k *kid, l line, inner string, openings map[string][]*past, runs map[string][]*run) bool {
 	for key, of := range runs {
 		for _, r := range of {
-			if r.kid != k || r.inner != inner {
+			if r.kid != k || r.inner != inner || l.at.n < r.at.n {
 				continue
 			}
 			for _, p := range openings[key] {

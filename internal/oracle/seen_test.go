@@ -230,6 +230,9 @@ func (v *view) begin(primes bool) bool {
 		if g, told := gapIn(x.events[0].data); told {
 			v.at = g.After
 		}
+		if most, sure := v.w.handed(x); sure && v.at > most {
+			v.broken("handed", "begins after %d, but the client can only have up to %d", v.at, most)
+		}
 	default:
 		v.at = 1
 		if x.o.call != nil && v.p.call != x.o.call || primes && first.seq != 1 {
@@ -237,6 +240,33 @@ func (v *view) begin(primes bool) bool {
 		}
 	}
 	return true
+}
+
+// handed is how far the session's own stream may count as handed to the client
+// when a connection opens: what a cursor said, and what went to a connection that
+// lived through one more heartbeat. It is not sure where a client did not read.
+func (w *world) handed(x *conn) (most uint64, sure bool) {
+	const heartbeat = 15 * time.Second
+	most = 1
+	own := w.hist.of(x.stream())
+	for _, y := range w.conns {
+		if y.c != x.c || !y.mayJoin(own) || y.opened.n > x.head.n {
+			continue
+		}
+		if !y.healthy() {
+			return 0, false
+		}
+		if c, ok := parseCursor(y.o.cursor); ok {
+			most = max(most, c.seq)
+		}
+		for _, e := range y.events {
+			c, ok := parseCursor(e.id)
+			if ok && e.data != "" && (y.closed.at-y.head.at)/heartbeat > (e.at.at-y.head.at)/heartbeat {
+				most = max(most, c.seq)
+			}
+		}
+	}
+	return most, true
 }
 
 func (v *view) beginAt(first cursor, primes bool) bool {

@@ -144,8 +144,10 @@ func (w *world) start() {
 	m := w.now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n := len(w.downs); n > 0 {
-		w.downs[n-1].to = m
+	for i := range w.downs {
+		if w.downs[i].to.n == 0 {
+			w.downs[i].to = m
+		}
 	}
 }
 
