@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/segno-mcp/segno/bench/report"
@@ -80,7 +81,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root, err := moduleRoot()
 	if err != nil {
@@ -92,10 +93,7 @@ func run(args []string) error {
 	}
 	defer os.RemoveAll(tmp)
 	r := &runner{subjects: subjects(ctx, o, root, tmp), rounds: o.rounds, quiet: o.quiet, long: o.long, profiles: o.prof, log: os.Stderr}
-	all, err := r.all(ctx, o)
-	if err != nil {
-		return err
-	}
+	all := r.all(ctx, o)
 	if missed := all.Print(os.Stdout); missed && o.strict {
 		err = fmt.Errorf("a target is missed")
 	}
@@ -146,7 +144,7 @@ func matches(expr, name string) bool {
 	return ok || err != nil
 }
 
-func (r *runner) all(ctx context.Context, o *options) (*report.Report, error) {
+func (r *runner) all(ctx context.Context, o *options) *report.Report {
 	all := &report.Report{Machine: describeMachine(), Started: time.Now().UTC().Format(time.RFC3339), Rounds: o.rounds}
 	fmt.Printf("%s, %d rounds, median (min–max)\n", all.Machine, o.rounds)
 	for _, t := range trials(o.long) {
@@ -154,14 +152,14 @@ func (r *runner) all(ctx context.Context, o *options) (*report.Report, error) {
 			continue
 		}
 		m := r.measure(ctx, t)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
 		m.Table(os.Stdout, base)
 		all.Measurements = append(all.Measurements, m)
+		if ctx.Err() != nil {
+			break // what is there counts all the same
+		}
 	}
 	all.Judge(targets)
-	return all, nil
+	return all
 }
 
 func describeMachine() string {
