@@ -217,6 +217,7 @@ func TestWhatInitializeIsAnsweredWith(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{}`, `{"logging":{},"experimental":{` + segno + `}}`},
 		{`{"tools":{}}`, `{"logging":{},"experimental":{` + segno + `},"tools":{}}`},
+		{`{"logging":{},"experimental":{"a":{}, "segno" : {"ack":false} }}`, `{"logging":{},"experimental":{"a":{}, "segno" : {"onGap":["oldest","live","error"],"ack":true,"keep":true} }}`},
 		{`{"logging":{"a":1},"experimental":{}}`, `{"logging":{"a":1},"experimental":{` + segno + `}}`},
 		{`{ "experimental": {"b":{}}, "logging":{}}`, `{ "experimental": {` + segno + `,"b":{}}, "logging":{}}`},
 	} {

@@ -176,9 +176,13 @@ func advertise(msg *wire.Message, version string) (raw []byte, addLogging bool) 
 		addLogging = true
 		members = append(members, `"logging":{}`)
 	}
-	const segno = `"segno":{"onGap":["oldest","live","error"],"ack":true,"keep":true}`
+	const can = `{"onGap":["oldest","live","error"],"ack":true,"keep":true}`
+	const segno = `"segno":` + can
 	exp, _ := msg.Find("result", "capabilities", "experimental")
+	other, _ := msg.Find("result", "capabilities", "experimental", "segno")
 	switch {
+	case other.Ok(): // another Segno behind this one
+		edits = append(edits, wire.Edit{Span: other, With: []byte(can)})
 	case exp.Ok() && msg.Raw[exp.From] == '{':
 		edits = append(edits, insert(msg.Raw, exp, segno))
 	case !exp.Ok():

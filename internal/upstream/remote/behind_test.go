@@ -21,6 +21,9 @@ func TestBehindSegno(t *testing.T) {
 		front := back.before()
 		c := front.client(remote.Options{})
 		c.init()
+		if got := c.answer(`"init"`); strings.Count(got, `"segno":`) != 1 {
+			t.Errorf("initialize: %s", got)
+		}
 		c.count("7", 100, 1000)
 		for n := range 6 {
 			time.Sleep(10 * time.Second)
