@@ -38,6 +38,7 @@ type conn struct {
 	first   []byte // the client's initialize
 	greeted bool   // it said that it is initialized
 	setting settings
+	pinged  bool // a ping is on its way: one is enough
 	pending map[*request]struct{}
 	before  <-chan struct{} // closed when what was sent last lets the next go
 }
@@ -93,14 +94,33 @@ func (c *conn) Send(_ context.Context, msg []byte) error {
 		// Streams of 2026-07-28 cannot be resumed. Answered so, a client that
 		// speaks both goes on with initialize.
 		return c.put(wire.AppendError(nil, m.IDText(), wire.CodeNoMethod, "method not found: "+wire.Discover, nil))
+	case m.Kind == wire.Request && m.Method == wire.Ping:
+		return c.ping(&m)
 	case m.Kind == wire.Request:
-		return c.request(&m)
+		return c.request(&m, false)
 	case m.Kind == wire.Notification && m.Method == wire.Cancelled:
 		return c.cancelled(&m)
 	case m.Kind == wire.Notification:
 		return c.notification(&m)
 	}
 	return c.response(&m)
+}
+
+// ping is answered here, so that a client does not take an outage of the server
+// for the end of this process. The server gets it too: it is a sign of life.
+func (c *conn) ping(m *wire.Message) error {
+	if err := c.put(wire.AppendResponse(nil, m.IDText(), []byte("{}"))); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	alive := c.life != nil && !c.pinged
+	c.pinged = c.pinged || alive
+	c.mu.Unlock()
+	if !alive {
+		return nil
+	}
+	own, _ := wire.Parse(wire.AppendRequest(nil, []byte(`"segno-ping"`), wire.Ping, nil))
+	return c.request(&own, true)
 }
 
 // put is deliver for callers that must not wait.

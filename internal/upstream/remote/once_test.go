@@ -417,6 +417,39 @@ func TestInitializeIsMadeAgain(t *testing.T) {
 	})
 }
 
+// TestPingIsAnsweredHere, in an outage too, and reaches the server once for
+// however many.
+func TestPingIsAnsweredHere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &scripted{}
+		r := newRig(t, s, Options{})
+		r.init()
+		synctest.Wait()
+		for _, down := range []bool{false, true} {
+			r.net.Refuse(down)
+			r.net.Cut()
+			for n := range 10 {
+				id := fmt.Sprintf(`"%v %d"`, down, n)
+				r.send(`{"jsonrpc":"2.0","id":%s,"method":"ping"}`, id)
+				began := time.Now()
+				contains(t, r.within(time.Second, id), `"result":{}`)
+				if time.Since(began) != 0 {
+					t.Errorf("ping %s took %v", id, time.Since(began))
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		r.net.Refuse(false)
+		time.Sleep(time.Minute)
+		if n := len(s.all(wire.Ping)); n != 11 {
+			t.Errorf("%d pings reached the server", n)
+		}
+		if got := strings.Join(r.messages(), ""); strings.Contains(got, "segno-ping") {
+			t.Errorf("the client got %s", got)
+		}
+	})
+}
+
 // TestAnswerOnAnotherStream: a server that confuses its streams.
 func TestAnswerOnAnotherStream(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/segno-mcp/segno/internal/wire"
@@ -47,10 +48,10 @@ func (r *request) begin(ctx context.Context) {
 }
 
 // request takes one from the client.
-func (c *conn) request(m *wire.Message) error {
+func (c *conn) request(m *wire.Message, hidden bool) error {
 	r := &request{
 		id: m.IDText(), wireID: m.IDText(), raw: m.Raw, method: m.Method,
-		init: m.Method == wire.Initialize, alive: time.Now(),
+		init: m.Method == wire.Initialize, hidden: hidden, alive: time.Now(),
 	}
 	switch m.Method {
 	case wire.ToolsCall:
@@ -101,6 +102,9 @@ func (c *conn) settle(r *request, m *wire.Message) bool {
 	}
 	r.done = true
 	delete(c.pending, r)
+	if r.hidden && r.method == wire.Ping {
+		c.pinged = false
+	}
 	c.mu.Unlock()
 	defer close(r.over)
 	if m == nil {
@@ -121,8 +125,12 @@ func (c *conn) settle(r *request, m *wire.Message) bool {
 // fail ends a request with an error of our own.
 func (c *conn) fail(r *request, raw []byte) {
 	m, _ := wire.Parse(raw)
+	level := slog.LevelWarn
+	if r.hidden {
+		level = slog.LevelDebug
+	}
 	if c.settle(r, &m) {
-		c.log.Warn("a request ended without an answer of the server", "request", string(r.id), "method", r.method, "error", m.StringAt("error", "message"))
+		c.log.Log(c.ctx, level, "a request ended without an answer of the server", "request", string(r.id), "method", r.method, "error", m.StringAt("error", "message"))
 	}
 }
 
