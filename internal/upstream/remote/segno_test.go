@@ -516,3 +516,32 @@ func TestChangesWhileAway(t *testing.T) {
 		}
 	})
 }
+
+// TestAnswerLostInALongOutage: an answer as JSON that was cut off, and minutes
+// until the call can be sent again. Segno still knows that it ran.
+func TestAnswerLostInALongOutage(t *testing.T) {
+	for _, outage := range []time.Duration{time.Second, 90 * time.Second, 9 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHouse(t, segno.Options{})
+			c := h.client(remote.Options{})
+			c.init()
+			time.Sleep(10 * time.Second)
+			first := len(h.net.Links())
+			h.net.OnDial = func(n int, l *memnet.Link) {
+				if n == first {
+					l.CutAfter(40)
+				}
+			}
+			c.quick("7")
+			for h.fakes.runs("k7") == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			synctest.Wait()
+			h.net.Refuse(true)
+			h.net.Cut()
+			time.Sleep(outage)
+			h.net.Refuse(false)
+			c.once(h, "7", `"key":"k7"`, 0, 1)
+		})
+	}
+}
