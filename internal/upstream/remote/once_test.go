@@ -450,6 +450,21 @@ func TestPingIsAnsweredHere(t *testing.T) {
 	})
 }
 
+// TestCallBeforeInitialize is sent as it is: some servers have no sessions.
+func TestCallBeforeInitialize(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &scripted{}
+		s.post = func(h *hit) bool {
+			h.stream()
+			h.write("%s", event("a", result("7", `{"t":"`+strings.Repeat("x", 2*ackMin)+`"}`)))
+			return true
+		}
+		r := newRig(t, s, Options{})
+		r.callTool("7")
+		contains(t, r.within(time.Minute, "7"), "xxx")
+	})
+}
+
 // TestAnswerOnAnotherStream: a server that confuses its streams.
 func TestAnswerOnAnotherStream(t *testing.T) {
 	bubble(t, func(t *testing.T) {

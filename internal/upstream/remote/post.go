@@ -55,6 +55,9 @@ func (c *conn) post(ctx context.Context, to *url.URL, l *life, raw []byte, key s
 	l.head(h)
 	if key != "" && l != nil && l.segno {
 		h.Set("Idempotency-Key", key)
+		// A stream has event ids, so that its outcome can be acknowledged: one
+		// that cannot be is kept as long as the session.
+		h.Set("Accept", "text/event-stream")
 	}
 	late := c.awaitHead(l, cancel)
 	resp, wrote, err := c.link.do(ctx, http.MethodPost, to, h, raw)

@@ -274,7 +274,7 @@ func (c *client) count(id string, n, ms int) {
 	c.send(fakemcp.Call(id, "count", fmt.Sprintf(`{"n":%d,"interval_ms":%d,"key":"k%s"}`, n, ms, id), id))
 }
 
-// quick is a call that Segno answers as JSON.
+// quick is a call that is answered at once.
 func (c *client) quick(id string) {
 	c.t.Helper()
 	c.send(fakemcp.Call(id, "echo", `{"key":"k`+id+`"}`, ""))
@@ -283,7 +283,7 @@ func (c *client) quick(id string) {
 // TestCutAtEveryByte cuts a call at every byte that the server sends for it:
 // there is one answer, the result, the tool ran once, and no progress is lost.
 func TestCutAtEveryByte(t *testing.T) {
-	for _, way := range []string{"stream", "JSON"} {
+	for _, way := range []string{"long", "short"} {
 		total := int64(2)
 		for at := int64(1); at < total; at++ {
 			synctest.Test(t, func(t *testing.T) {
@@ -299,7 +299,7 @@ func TestCutAtEveryByte(t *testing.T) {
 						l.CutAfter(at)
 					}
 				}
-				if way == "JSON" {
+				if way == "short" {
 					c.quick("7")
 					c.once(h, "7", `"key":"k7"`, 0, 1)
 				} else {
@@ -332,7 +332,7 @@ func whole(t *testing.T, way string) (n int64) {
 		c := h.client(remote.Options{})
 		c.init()
 		time.Sleep(10 * time.Second)
-		if way == "JSON" {
+		if way == "short" {
 			c.quick("7")
 		} else {
 			c.count("7", 3, 20)
@@ -517,7 +517,23 @@ func TestChangesWhileAway(t *testing.T) {
 	})
 }
 
-// TestAnswerLostInALongOutage: an answer as JSON that was cut off, and minutes
+// TestReceivedOutcomesMakeRoom: what was received does not fill the session.
+func TestReceivedOutcomesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, segno.Options{SessionMax: 300 << 10})
+		c := h.client(remote.Options{})
+		c.init()
+		for n := range 100 {
+			id := fmt.Sprint(n)
+			c.send(fakemcp.Call(id, "big", `{"size":20000}`, ""))
+			if got := c.answer(id); !strings.Contains(got, "xxx") {
+				t.Fatalf("call %d: %.300s", n, got)
+			}
+		}
+	})
+}
+
+// TestAnswerLostInALongOutage: an answer that was cut off at once, and minutes
 // until the call can be sent again. Segno still knows that it ran.
 func TestAnswerLostInALongOutage(t *testing.T) {
 	for _, outage := range []time.Duration{time.Second, 90 * time.Second, 9 * time.Minute} {

@@ -206,7 +206,35 @@ func (s *stream) event(e *sse.Event, long *wire.Outline) ending {
 	s.pace.moved()
 	how := s.messages(e.Data, e.Name)
 	s.at(e.ID)
+	if how == answered {
+		s.received(e)
+	}
 	return how
+}
+
+// ackMin is the least outcome that is worth an acknowledgement, in bytes.
+const ackMin = 4 << 10
+
+// received tells a Segno that it may let the outcome of a call go. It is told
+// once: what is kept for nothing goes with the session.
+func (s *stream) received(e *sse.Event) {
+	if s.r == nil || s.r.key == "" || s.l == nil || !s.l.segno || len(e.Data) < ackMin {
+		return
+	}
+	body := append(wire.AppendQuoted([]byte(`{"lastEventId":`), e.ID), '}')
+	c, l := s.c, s.l
+	c.run(func() {
+		ctx, cancel := context.WithTimeout(c.ctx, closeTime)
+		defer cancel()
+		h := http.Header{"Content-Type": {"application/json"}}
+		l.head(h)
+		resp, _, err := c.link.do(ctx, http.MethodPost, c.link.endpoint().JoinPath("ack"), h, body)
+		if err != nil {
+			c.log.Debug("acknowledging an outcome", "error", err)
+			return
+		}
+		discard(resp)
+	})
 }
 
 // over tells whether the request has been answered, by whatever.
