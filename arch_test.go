@@ -57,6 +57,7 @@ var layers = map[string][]string{
 	"internal/bridge":           {"internal/wire"},
 
 	"internal/config":    {},
+	"internal/shelf":     {},
 	"internal/telemetry": {"internal/metric"},
 	"internal/admin":     {"eventlog", "internal/metric", "internal/session", "internal/telemetry", "internal/wire"},
 	"internal/check":     {"eventlog", "internal/sse", "internal/wire"},

@@ -110,10 +110,15 @@ type Options struct {
 	MaxConnections             int   // open streams; 10,000
 	MaxConnectionsPerPrincipal int   // 1,000
 
-	Instance string       // four characters of [0-9a-z] that name this process; minted, and added to the log, if empty
-	Logger   *slog.Logger // nil: nothing is logged
-	Meter    Meter        // nil: nothing is counted
-	Tracer   Tracer       // nil: nothing is traced
+	// Instance is four characters of [0-9a-z] that name this process and begin
+	// the ids of its sessions. With a Log that outlives the process keep it
+	// with the log: sessions under another name count as another instance's.
+	// Minted, and added to the log, if empty.
+	Instance string
+
+	Logger *slog.Logger // nil: nothing is logged
+	Meter  Meter        // nil: nothing is counted
+	Tracer Tracer       // nil: nothing is traced
 }
 
 // complete fills in the defaults that this package decides on, and checks what

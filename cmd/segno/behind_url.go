@@ -1,6 +1,8 @@
 package main
 
 import (
+	"log/slog"
+
 	"github.com/segno-mcp/segno"
 	"github.com/segno-mcp/segno/internal/config"
 	"github.com/segno-mcp/segno/internal/telemetry"
@@ -8,14 +10,14 @@ import (
 )
 
 // behindURL is a server that runs already.
-func (s *site) behindURL(t target) (segno.Upstream, error) {
+func (s *site) behindURL(t target, logger *slog.Logger) (segno.Upstream, error) {
 	h, err := headers(t.header, s.getenv)
 	if err != nil {
 		return nil, err
 	}
 	up, err := segno.Remote(segno.RemoteOptions{
 		URL: t.url, Header: h, UserAgent: "segno/" + version(), MaxMessage: int(s.settings.MaxMessage),
-		Proxy: upstream.Proxies(s.getenv), Logger: s.logger, Trace: counted{s.meter},
+		Proxy: upstream.Proxies(s.getenv), Logger: logger, Trace: counted{s.meter},
 	})
 	if err != nil {
 		return nil, config.Faultf("segno serve [flags] URL, such as: segno serve http://localhost:3000/mcp", "%v", err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/segno-mcp/segno/internal/config"
@@ -119,6 +120,8 @@ func (c *serveCommand) fromFile(file *config.File) (all []target) {
 		for k, v := range s.Env {
 			t.env = append(t.env, k+"="+v)
 		}
+		slices.Sort(t.env)
+		slices.Sort(t.header)
 		all = append(all, t)
 	}
 	return all

@@ -13,6 +13,7 @@ import (
 	"github.com/segno-mcp/segno/internal/admin"
 	"github.com/segno-mcp/segno/internal/config"
 	"github.com/segno-mcp/segno/internal/metric"
+	"github.com/segno-mcp/segno/internal/shelf"
 	"github.com/segno-mcp/segno/internal/upstream/process"
 )
 
@@ -20,6 +21,7 @@ import (
 type served struct {
 	target
 	upstream segno.Upstream
+	instance string // begins the ids of its sessions
 	log      eventlog.Log
 	server   *segno.Server
 	draining atomic.Bool
@@ -27,43 +29,63 @@ type served struct {
 
 // find looks the command up: one that is not there is found now and not by the
 // first client.
-func (s *site) find(t target, children string) error {
-	if t.url != "" {
-		up, err := s.behindURL(t)
-		if err != nil {
-			return err
-		}
-		s.servers = append(s.servers, &served{target: t, upstream: up})
-		return nil
-	}
-	c := process.New(process.Options{
-		Argv: t.argv, Env: t.env, Dir: t.dir, StateDir: children, Logger: s.logger,
-		MaxMessage: int(s.settings.MaxMessage),
-		Hooks:      process.Hooks{Garbage: func(int) { s.meter.Add(metric.Errors, "stdout", 1) }},
-	})
-	if _, err := c.Find(); err != nil {
+func (s *site) find(t target) error {
+	one := &served{target: t}
+	up, err := s.upstreamOf(one)
+	if err != nil {
 		return err
 	}
-	s.servers = append(s.servers, &served{target: t, upstream: c})
+	if c, ok := up.(*process.Command); ok {
+		if _, err := c.Find(); err != nil {
+			return err
+		}
+	}
+	one.upstream = up
+	s.servers = append(s.servers, one)
 	return nil
 }
 
-// sweep ends what a killed Segno left running, and returns the folder where
-// children are written down; none if there is no place for it.
-func (s *site) sweep() string {
-	dir, err := stateDir(s.getenv)
-	if err != nil {
-		s.logger.Warn("processes are not written down, and not found if segno is killed", "error", err)
+// upstreamOf is the way to a server; what it logs says so.
+func (s *site) upstreamOf(one *served) (segno.Upstream, error) {
+	if one.url != "" {
+		return s.behindURL(one.target, s.loggerOf(one))
+	}
+	return process.New(process.Options{
+		Argv: one.argv, Env: one.env, Dir: one.dir, StateDir: s.children(), Logger: s.loggerOf(one),
+		MaxMessage: int(s.settings.MaxMessage),
+		Hooks:      process.Hooks{Garbage: func(int) { s.meter.Add(metric.Errors, "stdout", 1) }},
+	}), nil
+}
+
+// prepare finds the folder for what outlives the process, and ends what a
+// killed Segno left running.
+func (s *site) prepare() (err error) {
+	if s.state, err = shelf.StateDir(s.getenv); err == nil {
+		s.sweep()
+		return nil
+	}
+	if s.settings.Store == "" {
+		return config.Faultf("name a place for the log with --store pebble:DIR, or --store memory:", "%v", err)
+	}
+	s.logger.Warn("processes are not written down, and not found if segno is killed", "error", err)
+	return nil
+}
+
+// children is the folder where running processes are written down.
+func (s *site) children() string {
+	if s.state == "" {
 		return ""
 	}
-	dir = filepath.Join(dir, "children")
-	switch n, err := process.Sweep(dir); {
+	return filepath.Join(s.state, "children")
+}
+
+func (s *site) sweep() {
+	switch n, err := process.Sweep(s.children()); {
 	case err != nil:
 		s.logger.Warn("leftover processes may still run", "error", err)
 	case n > 0:
 		s.logger.Warn("leftover processes of a killed segno ended", "processes", n)
 	}
-	return dir
 }
 
 // start opens the log of a server and puts it on the network.
@@ -71,19 +93,26 @@ func (s *site) start(one *served) (err error) {
 	if one.log, err = s.openLog(one); err != nil {
 		return err
 	}
+	if one.upstream, err = s.upstreamOf(one); err != nil {
+		return err
+	}
 	o := options(s.settings)
-	o.Path, o.Log, o.Instance = one.path, one.log, s.instance
+	o.Path, o.Log, o.Instance = one.path, one.log, one.instance
 	o.Logger, o.Meter, o.Tracer = s.loggerOf(one), s.meter, s.tracer
 	one.server, err = segno.New(one.upstream, o)
 	return err
 }
 
-// loggerOf says which of several servers a line is about.
+// loggerOf says which of several servers a line is about, and its instance as
+// soon as that is known.
 func (s *site) loggerOf(one *served) *slog.Logger {
-	if one.name == "" {
+	switch {
+	case one.name == "":
 		return s.logger
+	case one.instance == "":
+		return s.logger.With("server", one.name)
 	}
-	return s.logger.With("server", one.name)
+	return s.logger.With("server", one.name, "instance", one.instance)
 }
 
 // options are the settings in the words of the library, where zero means the

@@ -14,7 +14,6 @@ import (
 	"github.com/segno-mcp/segno/internal/admin"
 	"github.com/segno-mcp/segno/internal/config"
 	"github.com/segno-mcp/segno/internal/listen"
-	"github.com/segno-mcp/segno/internal/session"
 	"github.com/segno-mcp/segno/internal/telemetry"
 )
 
@@ -27,7 +26,7 @@ type site struct {
 	meter    *telemetry.Meter
 	tracer   *telemetry.Tracer
 
-	instance string
+	state    string // the folder for what outlives the process; empty: there is none
 	servers  []*served
 	listener net.Listener
 	admin    net.Listener // nil: off
@@ -36,10 +35,8 @@ type site struct {
 }
 
 func newSite(settings *config.Serve, sys system, logger *slog.Logger, tracer *telemetry.Tracer) *site {
-	instance := session.NewInstance()
 	return &site{
-		instance: instance,
-		settings: settings, getenv: sys.getenv, logger: logger.With("instance", instance), tracer: tracer,
+		settings: settings, getenv: sys.getenv, logger: logger, tracer: tracer,
 		where: func(name string) string { return "--" + name },
 		meter: telemetry.NewMeter(version()),
 	}
@@ -49,9 +46,11 @@ func newSite(settings *config.Serve, sys system, logger *slog.Logger, tracer *te
 // found before anything is changed: a command that is not there, a port that is
 // taken, a log that is in use.
 func (s *site) open(ctx context.Context, targets []target) (err error) {
-	children := s.sweep()
+	if err := s.prepare(); err != nil {
+		return err
+	}
 	for _, t := range targets {
-		if err := s.find(t, children); err != nil {
+		if err := s.find(t); err != nil {
 			return err
 		}
 	}
@@ -120,10 +119,10 @@ func (s *site) handlers() {
 	}
 	o := admin.Options{
 		Meter: s.meter, Listen: s.settings.Admin, Key: s.settings.AdminKey, ShowPayloads: s.settings.ShowPayloads,
-		RetainEvents: s.settings.RetainEvents, RetainBytes: int64(s.settings.RetainBytes), Version: version(), Instance: s.instance, Logger: s.logger,
+		RetainEvents: s.settings.RetainEvents, RetainBytes: int64(s.settings.RetainBytes), Version: version(), Logger: s.logger,
 	}
 	for _, one := range s.servers {
-		o.Servers = append(o.Servers, admin.Server{Name: one.name, URL: s.url(one), Source: one.view()})
+		o.Servers = append(o.Servers, admin.Server{Name: one.name, Instance: one.instance, URL: s.url(one), Source: one.view()})
 	}
 	s.watch = listen.NewServer(admin.New(o), s.logger)
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/segno-mcp/segno/eventlog"
@@ -14,40 +12,9 @@ import (
 	"github.com/segno-mcp/segno/eventlog/pebblelog"
 	"github.com/segno-mcp/segno/internal/admin"
 	"github.com/segno-mcp/segno/internal/config"
+	"github.com/segno-mcp/segno/internal/session"
+	"github.com/segno-mcp/segno/internal/shelf"
 )
-
-// stateDir is where Segno keeps what outlives it: $XDG_STATE_HOME/segno, or
-// what the system has instead (XDG Base Directory Specification).
-func stateDir(getenv func(string) string) (string, error) {
-	if dir := getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "segno"), nil
-	}
-	switch runtime.GOOS {
-	case "windows":
-		if dir := getenv("LocalAppData"); dir != "" {
-			return filepath.Join(dir, "segno"), nil
-		}
-	case "darwin":
-		if home := getenv("HOME"); home != "" {
-			return filepath.Join(home, "Library", "Application Support", "segno"), nil
-		}
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("looking for a place for the log: %w", err)
-	}
-	return filepath.Join(home, ".local", "state", "segno"), nil
-}
-
-// storeName is the folder of one MCP server at one address.
-func storeName(fingerprint, listen string) string {
-	return fingerprint + "-" + strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
-			return r
-		}
-		return '_'
-	}, listen)
-}
 
 // place is where the log of a server is kept. Several servers have a folder
 // each in the one that was named.
@@ -59,29 +26,74 @@ func (s *site) place(one *served) (config.Store, error) {
 		}
 		return store, err
 	}
-	dir, err := stateDir(s.getenv)
-	if err != nil {
-		return config.Store{}, config.Faultf("name a place with --store pebble:DIR, or --store memory:", "%v", err)
-	}
-	return config.Store{Dir: filepath.Join(dir, "logs", storeName(one.upstream.Fingerprint(), s.settings.Listen))}, nil
+	return config.Store{Dir: shelf.Folder(filepath.Join(s.state, "logs"), one.owner(), s.settings.Listen)}, nil
 }
 
-// openLog opens the log of a server.
+// owner is the server as its log knows it.
+func (one *served) owner() shelf.Server {
+	return shelf.Server{
+		Name: one.name, Fingerprint: one.upstream.Fingerprint(),
+		Command: one.argv, Dir: one.dir, Env: one.env, URL: one.url,
+	}
+}
+
+// openLog opens the log of a server, and finds out the name that the sessions
+// in it go by.
 func (s *site) openLog(one *served) (eventlog.Log, error) {
 	store, err := s.place(one)
 	if err != nil {
 		return nil, err
 	}
 	if store.Memory {
+		s.known(one, session.NewInstance())
 		s.loggerOf(one).Info("the log is in memory: it ends with this process")
 		return memlog.New(), nil
 	}
 	log, dir, err := s.openFree(one, store.Dir)
 	if err != nil {
-		return nil, err
+		return nil, s.whose(err, one, store.Dir)
 	}
+	s.known(one, s.instanceOf(one, dir))
 	s.loggerOf(one).Info("the log is on disk", "store", "pebble:"+dir, "bytes", log.Size())
 	return log, nil
+}
+
+// known gives a server its instance name, and what is logged if it is the only
+// one.
+func (s *site) known(one *served, instance string) {
+	one.instance = instance
+	if one.name == "" {
+		s.logger = s.logger.With("instance", instance)
+	}
+}
+
+// instanceOf is the name kept with a log. If it cannot be kept, resumes after
+// the next start look as if they came to the wrong instance.
+func (s *site) instanceOf(one *served, dir string) string {
+	card, err := shelf.ReadCard(dir)
+	if err != nil {
+		card.Instance = session.NewInstance()
+	}
+	if err := shelf.NewCard(one.owner(), card.Instance).Write(dir); err != nil {
+		s.loggerOf(one).Warn("the instance's name does not outlive this process", "error", err)
+	}
+	return card.Instance
+}
+
+// whose says of a log that belongs to another server what differs.
+func (s *site) whose(err error, one *served, dir string) error {
+	var refused *pebblelog.Error
+	if !errors.Is(err, pebblelog.ErrForeign) || !errors.As(err, &refused) {
+		return err
+	}
+	card, cerr := shelf.ReadCard(dir)
+	if cerr != nil {
+		return err
+	}
+	if what := card.Differs(shelf.NewCard(one.owner(), "")); what != "" {
+		return config.Faultf(refused.Advice, "%v: %s", err, what)
+	}
+	return err
 }
 
 // manyAtOnce is how many may serve the same server at any free port, each with
@@ -124,20 +136,14 @@ func holdsStore(text, where string) (dir string, err error) {
 	if store.Memory {
 		return "", config.Faultf("write --store pebble:DIR", "%s is %q: a log in memory ends with its process", where, text)
 	}
-	marks, err := filepath.Glob(filepath.Join(escapeGlob(store.Dir), "marker.*"))
-	if err == nil && len(marks) > 0 {
+	if shelf.IsLog(store.Dir) {
 		return store.Dir, nil
 	}
-	return "", config.Faultf("write --store pebble:DIR with the folder that segno serve uses", "there is no log in %s", store.Dir)
-}
-
-var globbing = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`)
-
-func escapeGlob(dir string) string {
-	if runtime.GOOS == "windows" {
-		return dir // no escapes there, and no * or ? in names
+	hint := "write --store pebble:DIR with the folder that segno serve uses"
+	if below := shelf.Below(store.Dir); len(below) > 0 {
+		hint = "below it there are: pebble:" + strings.Join(below, " pebble:")
 	}
-	return globbing.Replace(dir)
+	return "", config.Faultf(hint, "there is no log in %s", store.Dir)
 }
 
 // inUse gives the error of a log that a running Segno has a hint of its own.

@@ -1,39 +1,9 @@
 package main
 
 import (
-	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 )
-
-func TestStateDirFollowsTheSystem(t *testing.T) {
-	abs := filepath.Join(t.TempDir(), "state")
-	env := func(m map[string]string) func(string) string { return func(k string) string { return m[k] } }
-	if got, err := stateDir(env(map[string]string{"XDG_STATE_HOME": abs})); err != nil || got != filepath.Join(abs, "segno") {
-		t.Errorf("with XDG_STATE_HOME: %q, %v", got, err)
-	}
-	// A relative one is to be ignored (XDG Base Directory Specification).
-	if got, err := stateDir(env(map[string]string{"XDG_STATE_HOME": "rel"})); err == nil && !filepath.IsAbs(got) {
-		t.Errorf("with a relative XDG_STATE_HOME: %q", got)
-	}
-	if runtime.GOOS == "linux" {
-		t.Setenv("HOME", "/home/x")
-		if got, err := stateDir(env(nil)); err != nil || got != "/home/x/.local/state/segno" {
-			t.Errorf("without: %q, %v", got, err)
-		}
-	}
-}
-
-func TestStoreNamesAreFileNames(t *testing.T) {
-	for listen, want := range map[string]string{
-		"127.0.0.1:8080": "ab12-127.0.0.1_8080", "[::1]:0": "ab12-___1__0", "../x:1": "ab12-.._x_1",
-	} {
-		if got := storeName("ab12", listen); got != want || got != filepath.Base(got) {
-			t.Errorf("%s is kept in %q, want %q", listen, got, want)
-		}
-	}
-}
 
 // TestZeroMeansNeverWhereTheHelpSaysSo: the library takes zero for the default.
 func TestZeroMeansNeverWhereTheHelpSaysSo(t *testing.T) {

@@ -11,9 +11,10 @@ import (
 
 // Server is one MCP server that is served.
 type Server struct {
-	Name   string // as in the configuration file; empty if it is the only one
-	URL    string
-	Source Source
+	Name     string // as in the configuration file; empty if it is the only one
+	Instance string // begins the ids of its sessions
+	URL      string
+	Source   Source
 }
 
 // Options say what is shown, and to whom.
@@ -27,7 +28,6 @@ type Options struct {
 	RetainEvents int64
 	RetainBytes  int64
 	Version      string
-	Instance     string
 	Logger       *slog.Logger
 }
 

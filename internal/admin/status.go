@@ -15,7 +15,6 @@ import (
 // Status is all that is shown, as one document.
 type Status struct {
 	Version   string         `json:"version"`
-	Instance  string         `json:"instance,omitempty"`
 	Now       time.Time      `json:"now"`
 	Since     time.Time      `json:"since"`
 	Payloads  bool           `json:"payloads"`
@@ -27,6 +26,7 @@ type Status struct {
 // ServerStatus is one MCP server and its sessions.
 type ServerStatus struct {
 	Name     string    `json:"name,omitempty"`
+	Instance string    `json:"instance,omitempty"`
 	URL      string    `json:"url,omitempty"`
 	NotReady string    `json:"notReady,omitempty"`
 	Sessions []Session `json:"sessions"`
@@ -67,12 +67,12 @@ const (
 func (a *Admin) status(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	s := Status{
-		Version: a.o.Version, Instance: a.o.Instance, Now: now.UTC(), Since: a.since.UTC(),
+		Version: a.o.Version, Now: now.UTC(), Since: a.since.UTC(),
 		Payloads: a.o.ShowPayloads, Totals: totals(a.o.Meter), Servers: []ServerStatus{},
 	}
 	fullest := 0.0
 	for _, server := range a.o.Servers {
-		one := ServerStatus{Name: server.Name, URL: server.URL}
+		one := ServerStatus{Name: server.Name, Instance: server.Instance, URL: server.URL}
 		var err error
 		if one.Sessions, one.More, err = server.Source.Sessions(r.Context(), maxSessions); err != nil {
 			one.NotReady = err.Error()

@@ -54,7 +54,7 @@ type Sessions struct {
 
 // Keeping is what the log holds, and where.
 type Keeping struct {
-	Store        string        `placeholder:"URL" group:"store" help:"pebble:DIR on disk or memory:. Default: on disk in the user's state folder, one folder per server and address."`
+	Store        string        `placeholder:"URL" group:"store" help:"pebble:DIR on disk or memory:. Default: on disk in the user's state folder, one folder for each command (as written, with the name and the env of the file) and address; the working directory counts if the command names a file in it."`
 	Sync         string        `default:"outcomes" enum:"outcomes,always,os" placeholder:"WHAT" group:"store" help:"What is on disk before it counts: outcomes and what opens a call, everything, or what the system likes: ${enum}. Default ${default}."`
 	RetainEvents int64         `name:"retain-events" default:"10000" placeholder:"N" group:"store" help:"Events kept of a stream. Default ${default}."`
 	RetainBytes  Size          `name:"retain-bytes" default:"16MiB" placeholder:"SIZE" group:"store" help:"Bytes kept of a stream. Default ${default}."`

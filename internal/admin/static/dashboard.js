@@ -104,7 +104,7 @@ function drawServers(status) {
     if (!servers.has(name)) servers.set(name, element("div", {}, element("h3"), element("p", { class: "quiet" }), element("div")));
     const box = servers.get(name);
     const [title, note, list] = box.children;
-    title.textContent = [server.name, server.url].filter(Boolean).join(" ");
+    title.textContent = [server.name, server.url, server.instance && `· instance ${server.instance}`].filter(Boolean).join(" ");
     note.textContent = server.notReady ? `not ready: ${server.notReady}` : server.sessions.length ? "" : "No sessions yet.";
     arrange(list, server.sessions.map((s) => { alive.add(s.session); return sessionBox(s, status.now); }));
     if (server.more) note.textContent += ` The first ${server.sessions.length} sessions are shown.`;
@@ -143,7 +143,7 @@ function drawDiagnosis(d, now) {
 }
 
 function draw(status) {
-  $("about").textContent = `${status.version}${status.instance ? ` · instance ${status.instance}` : ""} · started ${ago(status.since, status.now)}`;
+  $("about").textContent = `${status.version} · started ${ago(status.since, status.now)}`;
   drawDiagnosis(status.diagnosis, status.now);
   drawNow(status.totals);
   drawResumes(status.totals.resumes);

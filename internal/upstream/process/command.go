@@ -38,11 +38,11 @@ func (c *Command) Find() (string, error) {
 }
 
 // Fingerprint tells this command from others: the same words in the same
-// folder give the same one.
+// configured folder give the same one, wherever Segno itself was started.
 func (c *Command) Fingerprint() string {
 	dir := c.opt.Dir
-	if dir == "" {
-		dir, _ = os.Getwd()
+	if dir != "" {
+		dir, _ = filepath.Abs(dir)
 	}
 	sum := sha256.Sum256([]byte("process\x00" + dir + "\x00" + strings.Join(c.opt.Argv, "\x00")))
 	return hex.EncodeToString(sum[:8])

@@ -85,4 +85,8 @@ func TestFingerprintTellsCommandsApart(t *testing.T) {
 	if New(Options{Argv: []string{"a", "b"}, Env: []string{"K=v"}}).Fingerprint() != a {
 		t.Error("the environment changes it")
 	}
+	t.Chdir(t.TempDir())
+	if New(Options{Argv: []string{"a", "b"}}).Fingerprint() != a {
+		t.Error("where segno was started changes it")
+	}
 }
