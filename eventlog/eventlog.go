@@ -78,6 +78,7 @@ type Append struct {
 	Durable bool      // on disk before it counts, where the policy of the store makes a difference
 	Record  []byte    // if not nil, becomes the session's record in the same step
 	Bind    string    // if not empty, a name to bind to this stream; see TakenError
+	New     bool      // opens a stream whose name was made for it just now, so the store need not look for one
 	Due     time.Time // if not zero, arms the stream: Due lists it from then on
 }
 

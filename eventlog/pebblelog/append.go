@@ -47,7 +47,7 @@ func (l *Log) add(g *group, o *op) error {
 		}
 	}
 	if !a.Due.IsZero() {
-		if err := l.date(g, a.Key, a.Due, a.After > 0 || a.Stream == ""); err != nil {
+		if err := l.date(g, a.Key, a.Due, a.Stream == "" || a.After > 0 && (lv == nil || !lv.undated)); err != nil {
 			return err
 		}
 	}
@@ -64,6 +64,9 @@ func (l *Log) target(a *eventlog.Append) (*live, error) {
 		return nil, nil
 	}
 	lv := l.places.find(a.Key)
+	if lv == nil && a.New && a.After == 0 && len(a.Events) > 0 {
+		return &live{key: a.Key, undated: true}, nil
+	}
 	if lv == nil {
 		f, err := load(l.db, a.Key)
 		if err != nil {
@@ -125,6 +128,9 @@ func (l *Log) date(g *group, k eventlog.Key, at time.Time, old bool) error {
 		if err := l.undate(g, k); err != nil {
 			return err
 		}
+	}
+	if lv := l.places.find(k); lv != nil {
+		lv.undated = false
 	}
 	n := at.UnixNano()
 	g.dates[k] = n

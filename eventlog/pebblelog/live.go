@@ -18,8 +18,9 @@ const (
 // live is a stream that is being written. What readers may know of it is seen;
 // what the committer has already put on its way is ahead of that.
 type live struct {
-	key   eventlog.Key
-	ahead state // of the committer alone
+	key     eventlog.Key
+	ahead   state // of the committer alone
+	undated bool  // of the committer alone: it was never armed
 
 	mu       sync.Mutex
 	seen     state

@@ -40,6 +40,8 @@ type Log struct {
 	failed atomic.Pointer[error] // why nothing is written any more
 	stuck  atomic.Bool           // pebble cannot even be closed
 	low    atomic.Bool           // no room for new streams
+	sized  atomic.Int64          // when size was last looked at, Unix time in nanoseconds
+	size   atomic.Int64
 
 	gate   sync.RWMutex // held by readers, for Close
 	closed bool
@@ -113,6 +115,9 @@ func (l *Log) enter(ctx context.Context) error {
 	return nil
 }
 
+// sizeAge is how old an answer of Size may be: pebble counts its files for it.
+const sizeAge = 100 * time.Millisecond
+
 // Size implements eventlog.Closer.
 func (l *Log) Size() int64 {
 	l.gate.RLock()
@@ -120,7 +125,11 @@ func (l *Log) Size() int64 {
 	if l.closed {
 		return 0
 	}
-	return int64(l.db.Metrics().DiskSpaceUsage())
+	now := time.Now().UnixNano()
+	if at := l.sized.Load(); now-at > int64(sizeAge) && l.sized.CompareAndSwap(at, now) {
+		l.size.Store(int64(l.db.Metrics().DiskSpaceUsage()))
+	}
+	return l.size.Load()
 }
 
 // Healthy tells why the store takes nothing, or nothing new, at the moment; nil

@@ -43,7 +43,10 @@ type call struct {
 	trace   map[string]string
 	traced  func(how string)
 	quit    chan struct{} // closed at its end; only of a call that waits for another's outcome
-	heard   bool          // something came for it; guarded by the child's lock
+
+	// The child's lock guards these.
+	heard   bool // something came for it
+	refused bool // the child did not take it
 
 	// The session's lock guards these.
 	child  *child // that it was given to
@@ -143,12 +146,15 @@ func invalid(msg *wire.Message, why string) *wire.Error {
 func (s *Session) begin(ctx context.Context) error {
 	s.posted()
 	s.mu.Lock()
-	ended := s.ended
-	if !ended {
+	ended, doomed := s.ended, s.doomed
+	if !ended && !doomed {
 		s.accepting++
 	}
 	s.mu.Unlock()
-	if !ended {
+	switch {
+	case doomed:
+		return eventlog.ErrNoSession
+	case !ended:
 		return nil
 	}
 	if _, err := s.m.log.Record(ctx, s.name); err != nil {
@@ -184,6 +190,7 @@ func (s *Session) accept(ctx context.Context, st *stream, msg *wire.Message, bin
 		Fence:   s.claim.Fence,
 		Events:  []eventlog.Event{{Kind: eventlog.Opening, Time: time.Now().UnixNano(), Data: append([]byte(nil), msg.Raw...)}},
 		Durable: msg.Method == wire.ToolsCall,
+		New:     true,
 		Bind:    bind,
 	}
 	err := s.m.log.Append(ctx, a)
@@ -278,12 +285,13 @@ func (s *Session) join(ch *child, c *call) {
 func (s *Session) send(ch *child, c *call, msg *wire.Message) {
 	inner, ok := s.enlist(ch, c)
 	if !ok {
-		s.settle(c, notice.NotExecuted(c.id, "the MCP server just ended", ""), "error")
+		gone := ch.ending()
+		s.settle(c, notice.NotExecuted(c.id, gone.Error(), gone.Tail), "error")
 		return
 	}
 	if err := ch.conn.Send(s.m.ctx, spliceCall(msg, c, inner)); err != nil {
-		if ch.forget(inner) {
-			s.settle(c, notice.NotExecuted(c.id, "the MCP server takes no more requests: "+err.Error(), tailOf(err)), "error")
+		if !ch.refuses(inner, err) && ch.forget(inner) {
+			s.settle(c, notice.NotExecuted(c.id, err.Error(), ""), "error")
 		}
 		return
 	}
@@ -382,6 +390,9 @@ func (s *Session) finish(c *call, how string) bool {
 	}
 	if c.init && how != "result" {
 		s.doom()
+		if ch != nil && !s.m.shared {
+			ch.settleReady(errNoInit)
+		}
 	}
 	s.touch()
 	c.traced(how)
