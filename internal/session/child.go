@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/notice"
@@ -21,6 +23,7 @@ type child struct {
 	first   *Session // whose initialize is the handshake
 	account *account // that it counts for
 	conn    wire.Conn
+	began   time.Time
 
 	up    chan struct{} // closed when conn is there, or will never be
 	ready chan struct{} // closed when the handshake is over
@@ -30,11 +33,14 @@ type child struct {
 	ctx   context.Context
 	halt  context.CancelFunc // ends the start, and what holds back the output
 
+	unsent sync.Once // it took no message: it is about to end
+
 	mu       sync.Mutex
-	dead     bool
-	stopped  string // why Segno ended it, if it did
-	greeted  bool   // it was told that the client is initialized
+	over     *wire.Gone // it takes no call any more, and this is why
+	stopped  string     // why Segno ended it, if it did
+	greeted  bool       // it was told that the client is initialized
 	next     int64
+	hello    int64 // its id of the client's initialize that is the handshake
 	calls    map[int64]*call
 	shaking  map[int64]chan []byte // Segno's own handshake requests
 	members  []*Session
@@ -45,7 +51,7 @@ type child struct {
 
 func newChild(m *Manager, s *Session) *child {
 	ch := &child{
-		m: m, first: s, account: s.account,
+		m: m, first: s, account: s.account, began: time.Now(),
 		up: make(chan struct{}), ready: make(chan struct{}), done: make(chan struct{}),
 		calls: map[int64]*call{}, shaking: map[int64]chan []byte{},
 		members: []*Session{s},
@@ -158,8 +164,17 @@ func (ch *child) start(rec *record, again bool) {
 		err = fmt.Errorf("it did not answer initialize within %v", ch.m.lim.StartTimeout)
 	}
 	if err != nil {
+		ch.giveUp(&wire.Gone{Reason: err.Error(), Tail: ch.tail()})
 		ch.stop(err.Error())
 	}
+}
+
+// tail is what the server last said on its error channel, while it still runs.
+func (ch *child) tail() string {
+	if t, ok := ch.conn.(interface{ Tail() string }); ok {
+		return t.Tail()
+	}
+	return ""
 }
 
 // settleReady tells everybody how the handshake went; the first word counts.
@@ -173,102 +188,58 @@ func (ch *child) settleReady(err error) {
 	})
 }
 
-// shake is the handshake of a child that is not a session's first: initialize
-// as the client sent it, then what the client set since.
-func (ch *child) shake(ctx context.Context, rec *record) error {
-	init, perr := wire.Parse(rec.Init)
-	if perr != nil {
-		return perr
-	}
-	raw, err := ch.exchange(ctx, &init)
-	if err != nil {
-		return err
-	}
-	ch.mu.Lock()
-	ch.initDone = raw
-	ch.mu.Unlock()
-	if rec.Initialized && ch.greet() {
-		if err := ch.conn.Send(ctx, wire.AppendNotification(nil, wire.Initialized, nil)); err != nil {
-			return err
-		}
-	}
-	if rec.Level != "" && !rec.AddLogging {
-		ch.repeat(ctx, wire.SetLevel, "level", rec.Level)
-	}
-	for _, uri := range rec.Subscribed {
-		ch.repeat(ctx, wire.Subscribe, "uri", uri)
-	}
-	return nil
-}
-
-// repeat sets again what a client set before; that it fails now is no reason
-// to do without the server.
-func (ch *child) repeat(ctx context.Context, method, name, value string) {
-	params := append([]byte(`{"`+name+`":`), wire.AppendQuoted(nil, value)...)
-	raw := wire.AppendRequest(nil, []byte("0"), method, append(params, '}'))
-	msg, _ := wire.Parse(raw)
-	if _, err := ch.exchange(ctx, &msg); err != nil {
-		ch.first.log.Warn("repeating what the client set", "method", method, "error", err)
-	}
-}
-
-// greet tells whether the child is still to be told that the client is
-// initialized, which is said once.
-func (ch *child) greet() bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	first := !ch.greeted
-	ch.greeted = true
-	return first
-}
-
-// exchange sends a request of Segno's own and waits for its result.
-func (ch *child) exchange(ctx context.Context, msg *wire.Message) ([]byte, error) {
-	answer := make(chan []byte, 1)
-	ch.mu.Lock()
-	ch.next++
-	id := ch.next
-	ch.shaking[id] = answer
-	ch.mu.Unlock()
-	defer func() {
-		ch.mu.Lock()
-		delete(ch.shaking, id)
-		ch.mu.Unlock()
-	}()
-	c, err := newCall(msg)
-	if err != nil {
-		return nil, err
-	}
-	if err := ch.conn.Send(ctx, spliceCall(msg, c, id)); err != nil {
-		return nil, err
-	}
-	select {
-	case raw := <-answer:
-		got, perr := wire.Parse(raw)
-		if perr != nil {
-			return nil, perr
-		}
-		if got.Kind == wire.Failure {
-			return nil, fmt.Errorf("the MCP server refused %s: %s", msg.Method, got.Text(got.Error))
-		}
-		return raw, nil
-	case <-ch.ready:
-		return nil, ch.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("the MCP server did not answer %s in time", msg.Method)
-	}
-}
-
 // enlist gives the call its id at the child. False: the child is gone.
 func (ch *child) enlist(c *call) (int64, bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if ch.dead {
+	if ch.over != nil {
 		return 0, false
 	}
 	ch.next++
 	ch.calls[ch.next] = c
+	if c.init && ch.hello == 0 {
+		ch.hello = ch.next
+	}
 	return ch.next, true
+}
+
+// ending is why the child takes no call any more.
+func (ch *child) ending() *wire.Gone {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.over == nil {
+		return &wire.Gone{Reason: "it just ended"}
+	}
+	return ch.over
+}
+
+// endWait is how long a server may live on that takes no messages.
+const endWait = 5 * time.Second
+
+// refuses deals with a call that the child did not take, and tells whether the
+// child's end will settle it: then that says why.
+func (ch *child) refuses(inner int64, err error) bool {
+	var gone *wire.Gone
+	if !errors.As(err, &gone) {
+		return false
+	}
+	ch.mu.Lock()
+	if c := ch.calls[inner]; c != nil {
+		c.refused = true
+	}
+	ch.mu.Unlock()
+	ch.unsent.Do(func() {
+		ch.m.run(func() {
+			limit := time.NewTimer(endWait)
+			defer limit.Stop()
+			select {
+			case <-ch.done:
+			case <-limit.C:
+				ch.stop(gone.Reason)
+			}
+		})
+	})
+	return true
 }
 
 // forget strikes a call out: what comes for its id now is late.
@@ -292,7 +263,7 @@ const outboxMax = 4096
 // said leaves in order.
 func (ch *child) say(raw []byte) {
 	ch.mu.Lock()
-	if ch.dead || len(ch.outbox) >= outboxMax {
+	if ch.over != nil || len(ch.outbox) >= outboxMax {
 		ch.mu.Unlock()
 		ch.m.meter.Add(metric.Dropped, "server does not listen", 1)
 		return
@@ -309,7 +280,7 @@ func (ch *child) say(raw []byte) {
 func (ch *child) talk() {
 	for {
 		ch.mu.Lock()
-		if ch.dead || len(ch.outbox) == 0 {
+		if ch.over != nil || len(ch.outbox) == 0 {
 			ch.talking, ch.outbox = false, nil
 			ch.mu.Unlock()
 			return
@@ -369,23 +340,48 @@ func (ch *child) end(err error) {
 	gone := &wire.Gone{Reason: err.Error()}
 	errors.As(err, &gone)
 	ch.mu.Lock()
-	ch.dead = true
-	calls, members, stopped := ch.calls, ch.members, ch.stopped
-	ch.calls = map[int64]*call{}
-	ch.mu.Unlock()
-	why := gone.Reason
-	if stopped != "" {
-		why = stopped
+	why := &wire.Gone{Reason: cmp.Or(ch.stopped, gone.Reason), Tail: gone.Tail}
+	if ch.over == nil {
+		ch.over = why
 	}
+	members, stopped := ch.members, ch.stopped
+	ch.mu.Unlock()
 	ch.m.childGone(ch)
 	ch.m.meter.Add(metric.ChildExits, exitLabel(stopped), 1)
+	ch.logEnd(gone, stopped)
 	for _, s := range members {
 		s.childEnded(ch, gone, stopped)
 	}
-	ch.settleReady(&wire.Gone{Reason: why, Tail: gone.Tail})
-	for _, c := range calls {
-		c.st.s.settle(c, goneOutcome(c, why, gone.Tail), "unknown")
+	ch.giveUp(why)
+}
+
+// giveUp lets the child take no call any more and tells why to those that wait
+// for it. A child that did not start in time may take long to end.
+func (ch *child) giveUp(why *wire.Gone) {
+	ch.mu.Lock()
+	if ch.over == nil {
+		ch.over = why
 	}
+	calls := ch.calls
+	ch.calls = map[int64]*call{}
+	ch.mu.Unlock()
+	ch.settleReady(why)
+	for _, c := range calls {
+		c.st.s.settle(c, goneOutcome(c, why), "unknown")
+	}
+}
+
+// logEnd is the one line of a child's end.
+func (ch *child) logEnd(gone *wire.Gone, stopped string) {
+	what, level := "the MCP server ended", slog.LevelInfo
+	if ch.conn == nil {
+		what = "the MCP server did not start"
+	}
+	if stopped == "" || !ch.isReady() {
+		level = slog.LevelWarn
+	}
+	ch.first.log.Log(context.Background(), level, what, "why", cmp.Or(stopped, "by itself"),
+		"exit", gone.Reason, "lived", time.Since(ch.began), "stderr", gone.Tail)
 }
 
 func exitLabel(stopped string) string {
@@ -396,20 +392,20 @@ func exitLabel(stopped string) string {
 }
 
 // goneOutcome is what a call hears whose server is gone.
-func goneOutcome(c *call, why, tail string) []byte {
-	if c.init {
-		return notice.NotExecuted(c.id, "the MCP server did not get through initialize: "+why, tail)
+func goneOutcome(c *call, g *wire.Gone) []byte {
+	switch {
+	case c.init:
+		return notice.NotExecuted(c.id, "the MCP server did not get through initialize: "+g.Reason, g.Tail)
+	case c.refused:
+		return notice.NotExecuted(c.id, g.Error(), g.Tail)
 	}
-	return notice.UnknownOutcome(c.id, "the MCP server ended while the call ran: "+why, tail)
+	return notice.UnknownOutcome(c.id, "the MCP server ended while the call ran: "+g.Reason, g.Tail)
 }
 
 // childEnded lets the session start another one when it has something to say.
 func (s *Session) childEnded(ch *child, gone *wire.Gone, stopped string) {
 	if stopped == "" {
 		s.breaker.ended(gone)
-		s.log.Warn("the MCP server ended", "reason", gone.Reason, "stderr", gone.Tail)
-	} else {
-		s.log.Info("the MCP server was stopped", "reason", stopped, "exit", gone.Reason)
 	}
 	s.mu.Lock()
 	if s.child == ch {
@@ -423,7 +419,7 @@ func (s *Session) childEnded(ch *child, gone *wire.Gone, stopped string) {
 func (ch *child) joined(s *Session) bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if ch.dead || ch.stopped != "" {
+	if ch.over != nil || ch.stopped != "" {
 		return false
 	}
 	ch.members = append(ch.members, s)

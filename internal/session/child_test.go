@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/segno-mcp/segno/eventlog"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -271,5 +272,30 @@ func TestClosingEndsWhatRuns(t *testing.T) {
 			t.Fatalf("the client got %q", got)
 		}
 		contains(t, got[0], `"outcome":"unknown"`, "shut down")
+	})
+}
+
+// An initialize that ends without the server's word holds up nobody who waits
+// for the handshake.
+func TestAnInitializeThatIsGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{Limits: Limits{CallTimeout: time.Second}})
+		began := time.Now()
+		s, c := b.create("anon")
+		srv := b.server()
+		srv.recv()
+		call := b.tool(s, `1`)
+		contains(t, b.answers(s, c)[0], `"id":0,"error"`, "call-timeout")
+		contains(t, b.answers(s, call)[0], `"id":1,"error"`, `"outcome":"not executed"`)
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if !srv.isGone() {
+			t.Error("the server was not stopped")
+		}
+		_, err := s.Call(t.Context(), message(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`), CallOptions{})
+		if !errors.Is(err, eventlog.ErrNoSession) || b.d.dials.Load() != 1 {
+			t.Errorf("a call without a handshake: %v, %d servers were started", err, b.d.dials.Load())
+		}
 	})
 }

@@ -373,3 +373,18 @@ func TestAnIdleSessionCostsLittle(t *testing.T) {
 		}
 	})
 }
+
+// A connection that comes to a session just as it leaves the memory is sent
+// back, instead of waiting for what nobody will write.
+func TestAConnectionToASessionThatLeftTheMemory(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		s, _ := b.open()
+		time.Sleep(6 * time.Minute)
+		r := s.AttachOwn(Oldest)
+		defer r.Close()
+		if d, err := r.Next(t.Context()); err != nil || !d.Ended {
+			t.Errorf("it waits: %+v, %v", d, err)
+		}
+	})
+}

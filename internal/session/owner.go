@@ -228,7 +228,7 @@ func (m *Manager) unload(s *Session) bool {
 	s.stopChild(why)
 	for _, st := range s.liveStreams() {
 		st.flushed()
-		st.close()
+		st.leave()
 	}
 	m.park(s)
 	m.log.Release(s.name)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/notice"
 	"github.com/segno-mcp/segno/internal/wire"
 )
@@ -131,7 +133,7 @@ func (s *Session) initialized(ch *child, raw []byte) (answer []byte) {
 	msg, err := wire.Parse(raw)
 	if err != nil || msg.Kind != wire.Result {
 		s.doom()
-		ch.settleReady(errRefusedInit)
+		ch.settleReady(errNoInit)
 		return raw
 	}
 	version := msg.StringAt("result", "protocolVersion")
@@ -140,14 +142,13 @@ func (s *Session) initialized(ch *child, raw []byte) (answer []byte) {
 	s.rec.Negotiated = legacy(version)
 	s.rec.AddLogging = addLogging
 	s.mu.Unlock()
-	ch.mu.Lock()
-	ch.initDone = raw
-	ch.mu.Unlock()
+	ch.met(raw)
 	ch.settleReady(nil)
+	s.m.meter.Add(metric.Clients, s.rec.ClientName, 1)
 	return answer
 }
 
-var errRefusedInit = errors.New("the MCP server refused initialize")
+var errNoInit = errors.New("initialize did not succeed")
 
 // legacy is the version that a session can have: a server that answers
 // initialize with one that has no sessions is taken at its newest that has.
@@ -200,6 +201,106 @@ func insert(raw []byte, object wire.Span, member string) wire.Edit {
 		member += ","
 	}
 	return wire.Edit{Span: wire.Span{From: object.From + 1, To: object.From + 1}, With: []byte(member)}
+}
+
+// met notes the answer to the handshake: others may use the child too now.
+func (ch *child) met(raw []byte) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.initDone = raw
+}
+
+// isHello tells whether a response is to the initialize of a session that is
+// over. Others may share the child.
+func (ch *child) isHello(msg *wire.Message) bool {
+	n, ok := wire.IntID(msg.IDText())
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ok && n > 0 && n == ch.hello
+}
+
+// shake is the handshake of a child that is not a session's first: initialize
+// as the client sent it, then what the client set since.
+func (ch *child) shake(ctx context.Context, rec *record) error {
+	init, perr := wire.Parse(rec.Init)
+	if perr != nil {
+		return perr
+	}
+	raw, err := ch.exchange(ctx, &init)
+	if err != nil {
+		return err
+	}
+	ch.met(raw)
+	if rec.Initialized && ch.greet() {
+		if err := ch.conn.Send(ctx, wire.AppendNotification(nil, wire.Initialized, nil)); err != nil {
+			return err
+		}
+	}
+	if rec.Level != "" && !rec.AddLogging {
+		ch.repeat(ctx, wire.SetLevel, "level", rec.Level)
+	}
+	for _, uri := range rec.Subscribed {
+		ch.repeat(ctx, wire.Subscribe, "uri", uri)
+	}
+	return nil
+}
+
+// repeat sets again what a client set before; that it fails now is no reason
+// to do without the server.
+func (ch *child) repeat(ctx context.Context, method, name, value string) {
+	params := append([]byte(`{"`+name+`":`), wire.AppendQuoted(nil, value)...)
+	raw := wire.AppendRequest(nil, []byte("0"), method, append(params, '}'))
+	msg, _ := wire.Parse(raw)
+	if _, err := ch.exchange(ctx, &msg); err != nil {
+		ch.first.log.Warn("repeating what the client set", "method", method, "error", err)
+	}
+}
+
+// greet tells whether the child is still to be told that the client is
+// initialized, which is said once.
+func (ch *child) greet() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	first := !ch.greeted
+	ch.greeted = true
+	return first
+}
+
+// exchange sends a request of Segno's own and waits for its result.
+func (ch *child) exchange(ctx context.Context, msg *wire.Message) ([]byte, error) {
+	answer := make(chan []byte, 1)
+	ch.mu.Lock()
+	ch.next++
+	id := ch.next
+	ch.shaking[id] = answer
+	ch.mu.Unlock()
+	defer func() {
+		ch.mu.Lock()
+		delete(ch.shaking, id)
+		ch.mu.Unlock()
+	}()
+	c, err := newCall(msg)
+	if err != nil {
+		return nil, err
+	}
+	if err := ch.conn.Send(ctx, spliceCall(msg, c, id)); err != nil {
+		return nil, err
+	}
+	select {
+	case raw := <-answer:
+		got, perr := wire.Parse(raw)
+		if perr != nil {
+			return nil, perr
+		}
+		if got.Kind == wire.Failure {
+			return nil, fmt.Errorf("the MCP server refused %s: %s", msg.Method, got.Text(got.Error))
+		}
+		return raw, nil
+	case <-ch.ready:
+		return nil, ch.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the MCP server did not answer %s in time", msg.Method)
+	}
 }
 
 // learn notes what a finished request set at the server, so that the next child

@@ -132,6 +132,10 @@ func (b *builder) response(msg *wire.Message) {
 	}
 	c := b.ch.callOf(msg.IDText())
 	if c == nil {
+		if msg.Kind == wire.Result && b.ch.isHello(msg) {
+			b.ch.met(append([]byte(nil), msg.Raw...))
+			b.ch.settleReady(nil)
+		}
 		b.drop("late response", 1)
 		return
 	}

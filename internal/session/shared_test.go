@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/segno-mcp/segno/internal/metric"
 )
@@ -179,5 +180,24 @@ func TestARefusedInitializeOfASharedServerPoisonsNobody(t *testing.T) {
 		s3, c3 := b.create("anon")
 		b.server().greet()
 		contains(t, b.answers(s3, c3)[0], `"result"`)
+	})
+}
+
+func TestASharedHandshakeOutlivesTheSessionThatBeganIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{Shared: true})
+		s1, _ := b.create("anon")
+		s2, c2 := b.create("anon")
+		srv := b.server()
+		m := srv.recv()
+		if err := s1.End(t.Context(), "DELETE"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		srv.answer(m, `{"protocolVersion":"2025-11-25","capabilities":{"logging":{}}}`)
+		contains(t, b.answers(s2, c2)[0], `"id":0,"result"`)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
 	})
 }
