@@ -96,6 +96,9 @@ func (s *site) listen(ctx context.Context) (err error) {
 	}
 	host, _, _ := net.SplitHostPort(s.settings.Admin)
 	s.admin, err = listen.Open(ctx, net.JoinHostPort(host, "0"), listen.Options{Logger: s.logger})
+	if err == nil {
+		s.logger.Warn("the admin address is taken, another port is used", "wanted", s.settings.Admin, "admin", "http://"+reachable(s.admin.Addr()))
+	}
 	return err
 }
 
