@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 
@@ -130,6 +131,20 @@ func (s *site) handlers() {
 	s.watch = listen.NewServer(admin.New(o), s.logger)
 }
 
+// public is the endpoint as clients see it, where --public-url says so.
+func (s *site) public(one *served) string {
+	u, err := url.Parse(s.settings.PublicURL)
+	switch {
+	case s.settings.PublicURL == "" || err != nil:
+		return s.url(one)
+	case one.name == "" && strings.Trim(u.Path, "/") != "":
+		return s.settings.PublicURL
+	}
+	// Of several servers each has its path where the common one is.
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), s.settings.Path) + one.path
+	return u.String()
+}
+
 // url is the endpoint as a client on this machine reaches it.
 func (s *site) url(one *served) string {
 	scheme := "http"
@@ -150,11 +165,14 @@ func reachable(a net.Addr) string {
 
 // announce says where to connect, once everything answers.
 func (s *site) announce(ctx context.Context) {
-	var urls []string
+	var urls, local []string
 	for _, one := range s.servers {
-		urls = append(urls, s.url(one))
+		urls, local = append(urls, s.public(one)), append(local, s.url(one))
 	}
 	args := []any{"url", strings.Join(urls, " ")}
+	if s.settings.PublicURL != "" {
+		args = append(args, "local", strings.Join(local, " "))
+	}
 	if s.admin != nil {
 		args = append(args, "admin", "http://"+reachable(s.admin.Addr()))
 	}

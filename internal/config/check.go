@@ -31,10 +31,21 @@ func (s *Serve) Warnings(where func(string) string) (warnings []string) {
 		warnings = append(warnings, where("grace")+" and "+where("keep")+" together are shorter than the "+GiveUp.String()+
 			" that a client waits for its connection: it may come back to a session that is gone")
 	}
-	if s.Insecure && !Loopback(s.Listen) && s.TokenFile == "" {
-		warnings = append(warnings, "anyone who reaches "+s.Listen+" may call the server: there are no keys")
+	if at := s.reached(); at != "" && s.TokenFile == "" {
+		warnings = append(warnings, "anyone who reaches "+at+" may call the server: there are no keys")
 	}
 	return warnings
+}
+
+// reached is where others than this machine reach the server, if they do.
+func (s *Serve) reached() string {
+	if u, err := url.Parse(s.PublicURL); err == nil && u.Host != "" && !Loopback(net.JoinHostPort(u.Hostname(), "0")) {
+		return s.PublicURL
+	}
+	if !Loopback(s.Listen) {
+		return s.Listen
+	}
+	return ""
 }
 
 func (s *Serve) checkTimes(where func(string) string) error {

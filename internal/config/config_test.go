@@ -253,6 +253,20 @@ func TestWarnings(t *testing.T) {
 	if w := s.Warnings(where); len(w) != 2 || !strings.Contains(w[0], "session that is gone") || !strings.Contains(w[1], "no keys") {
 		t.Errorf("warnings: %q", w)
 	}
+	for public, warned := range map[string]bool{
+		"https://mcp.example.com/mcp": true, "http://10.0.0.1": true,
+		"http://localhost:8080/mcp": false, "http://127.0.0.1/mcp": false, "http://[::1]/mcp": false,
+	} {
+		s := usable()
+		s.PublicURL = public
+		if w := s.Warnings(where); (len(w) == 1) != warned || warned && !strings.Contains(w[0], public) {
+			t.Errorf("without keys at %s: %q", public, w)
+		}
+		s.TokenFile = "keys"
+		if w := s.Warnings(where); len(w) != 0 {
+			t.Errorf("with keys at %s: %q", public, w)
+		}
+	}
 }
 
 func TestStores(t *testing.T) {
