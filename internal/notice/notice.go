@@ -3,7 +3,10 @@
 package notice
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/segno-mcp/segno/eventlog"
 	"github.com/segno-mcp/segno/internal/wire"
@@ -57,28 +60,53 @@ func Gap(level, stream, reason string, g eventlog.Gap) []byte {
 }
 
 // UnknownOutcome is the error for a call of which nobody knows whether its
-// tool ran to the end.
+// tool ran to the end. stderr is what the server last said there, if anything.
 func UnknownOutcome(id []byte, why, stderr string) []byte {
-	d := append([]byte(nil), `{"outcome":"unknown","reason":`...)
-	d = wire.AppendQuoted(d, why)
-	if stderr != "" {
-		d = append(d, `,"stderr":`...)
-		d = wire.AppendQuoted(d, stderr)
-	}
-	d = append(d, '}')
-	return wire.AppendError(nil, id, wire.CodeInternal, "outcome unknown: "+why, d)
+	return failed(id, "unknown", "outcome unknown: ", why, stderr)
 }
 
 // NotExecuted is the error for a call that never reached the server.
 func NotExecuted(id []byte, why, stderr string) []byte {
-	d := append([]byte(nil), `{"outcome":"not executed","reason":`...)
+	return failed(id, "not executed", "not executed: ", why, stderr)
+}
+
+func failed(id []byte, outcome, prefix, why, stderr string) []byte {
+	d := append([]byte(nil), `{"outcome":`...)
+	d = wire.AppendQuoted(d, outcome)
+	d = append(d, `,"reason":`...)
 	d = wire.AppendQuoted(d, why)
 	if stderr != "" {
 		d = append(d, `,"stderr":`...)
 		d = wire.AppendQuoted(d, stderr)
 	}
 	d = append(d, '}')
-	return wire.AppendError(nil, id, wire.CodeInternal, "not executed: "+why, d)
+	return wire.AppendError(nil, id, wire.CodeInternal, prefix+WithLastLine(why, stderr), d)
+}
+
+// maxLine is the most of a line that goes into a message, in bytes.
+const maxLine = 300
+
+// WithLastLine adds to a reason the last line that the server said: most
+// clients show the message of an error and nothing else.
+func WithLastLine(why, stderr string) string {
+	stderr = strings.TrimRightFunc(stderr, unicode.IsSpace)
+	line := strings.TrimSpace(stderr[strings.LastIndexAny(stderr, "\r\n")+1:])
+	if line == "" {
+		return why
+	}
+	var b strings.Builder
+	for _, r := range line {
+		if b.Len() > maxLine {
+			b.WriteString("…")
+			break
+		}
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			fmt.Fprintf(&b, `\x%02x`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return why + ": " + b.String()
 }
 
 // GapOutcome is the error that ends a call whose client wants none with a hole.

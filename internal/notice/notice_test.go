@@ -58,3 +58,22 @@ func TestTheOutcomeSaysWhetherTheToolMayHaveRun(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestTheLastLineOfTheServerIsInTheMessage(t *testing.T) {
+	for stderr, want := range map[string]string{
+		"":                                       "exit status 3",
+		" \n\t\n":                                "exit status 3",
+		"loading\nno licence\n\n":                "exit status 3: no licence",
+		"10 %\r100 %\r":                          "exit status 3: 100 %",
+		"a\n\x1b[31mno\x00\u202e licence\x1b[0m": `exit status 3: \x1b[31mno\x00\x202e licence\x1b[0m`,
+		strings.Repeat("é", 1000):                "exit status 3: " + strings.Repeat("é", 151) + "…",
+	} {
+		if got := WithLastLine("exit status 3", stderr); got != want {
+			t.Errorf("%q: %s, want %s", stderr, got, want)
+		}
+	}
+	m, err := wire.Parse(NotExecuted([]byte("1"), "exit status 3", "a\nno licence\n"))
+	if err != nil || m.StringAt("error", "message") != "not executed: exit status 3: no licence" || m.StringAt("error", "data", "stderr") != "a\nno licence\n" {
+		t.Errorf("%s, %v", m.Raw, err)
+	}
+}

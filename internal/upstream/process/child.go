@@ -131,6 +131,10 @@ func (k *child) next(ctx context.Context) ([]wire.Message, error) {
 	return msgs, err
 }
 
+// Tail is what the child said on stderr so far, as far as it is kept. It may be
+// called while the child runs.
+func (k *child) Tail() string { return k.err.text() }
+
 // sayWait is how long a process may live on without its output, or its input.
 const sayWait = time.Second
 

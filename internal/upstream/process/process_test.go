@@ -336,6 +336,12 @@ func TestField69_AServerThatExitsAtOnceIsTold(t *testing.T) {
 	}
 }
 
+func TestField69_WhatARunningServerSaidLastCanBeAskedFor(t *testing.T) {
+	c := start(t, "noisy 1024 lf")
+	one(t, c, "noisy")
+	eventually(t, 10*time.Second, "the last words", func() bool { return strings.HasSuffix(c.Tail(), "the last words") })
+}
+
 func TestField69_ACommandThatIsNotThereIsTold(t *testing.T) {
 	dir := t.TempDir()
 	_, err := New(Options{Argv: []string{"no-such-server"}, Env: []string{"PATH=" + dir + ":relative"}}).Connect(t.Context(), "s1")

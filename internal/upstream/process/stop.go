@@ -1,7 +1,6 @@
 package process
 
 import (
-	"log/slog"
 	"os"
 	"time"
 
@@ -97,7 +96,6 @@ func (k *child) supervise() {
 	k.note.forget()
 	how := k.how.Load().(Exit)
 	k.end = &wire.Gone{Reason: k.reason(status(state, err)), Tail: k.err.text()}
-	k.tellEnd(how)
 	k.opt.Hooks.exited(how, time.Since(k.since))
 	close(k.journal.quit)
 	close(k.gone)
@@ -146,14 +144,4 @@ func (k *child) reason(status string) string {
 	default:
 	}
 	return status
-}
-
-func (k *child) tellEnd(how Exit) {
-	level := slog.LevelInfo
-	if how == ExitSelf || k.why.Load() != nil {
-		level = slog.LevelWarn
-	}
-	k.journal.add(level, "server ended",
-		slog.String("reason", k.end.Reason), slog.String("how", string(how)),
-		slog.Duration("lived", time.Since(k.since)), slog.String("stderr", k.end.Tail))
 }
