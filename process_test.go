@@ -146,3 +146,16 @@ func TestUnstartableCommandIsSaid(t *testing.T) {
 		t.Errorf("a session without a server: %s", fmt.Sprint(s))
 	}
 }
+
+// A server that exits at once is described to each client, whoever notices first.
+func TestField69_AServerThatExitsAtOnceSaysWhy(t *testing.T) {
+	web := httptest.NewServer(newServer(t, segno.Command("sh", "-c", "echo no licence >&2; exit 3"), segno.Options{}))
+	defer web.Close()
+	for range 20 {
+		res := post(t, web.Client(), web.URL+"/mcp", "", initialize)
+		var got struct{ Error struct{ Message string } }
+		if err := json.Unmarshal([]byte(body(t, res)), &got); err != nil || !strings.HasSuffix(got.Error.Message, "exit status 3: no licence") {
+			t.Errorf("%s: %q (%v)", res.Status, got.Error.Message, err)
+		}
+	}
+}

@@ -1,13 +1,18 @@
 package session
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/eventlog/memlog"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -296,6 +301,123 @@ func TestAnInitializeThatIsGivenUp(t *testing.T) {
 		_, err := s.Call(t.Context(), message(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`), CallOptions{})
 		if !errors.Is(err, eventlog.ErrNoSession) || b.d.dials.Load() != 1 {
 			t.Errorf("a call without a handshake: %v, %d servers were started", err, b.d.dials.Load())
+		}
+	})
+}
+
+// faulty is a connection whose other end the test plays, and that fails as told.
+type faulty struct {
+	wire.Conn
+	refuse atomic.Bool   // takes no messages
+	slow   time.Duration // to close
+	end    *wire.Gone
+
+	closing sync.Once
+}
+
+func (f *faulty) Connect(context.Context, string) (wire.Conn, error) { return f, nil }
+func (f *faulty) Fingerprint() string                                { return "faulty" }
+func (f *faulty) Tail() string                                       { return "loading\nno licence\n" }
+
+func (f *faulty) Send(ctx context.Context, msg []byte) error {
+	if f.refuse.Load() {
+		return &wire.Gone{Reason: "it takes no more messages"}
+	}
+	return f.Conn.Send(ctx, msg)
+}
+
+func (f *faulty) Recv(ctx context.Context) ([]wire.Message, error) {
+	msgs, err := f.Conn.Recv(ctx)
+	var gone *wire.Gone
+	if errors.As(err, &gone) {
+		return nil, f.end
+	}
+	return msgs, err
+}
+
+func (f *faulty) Close() error {
+	f.closing.Do(func() { time.Sleep(f.slow) })
+	return f.Conn.Close()
+}
+
+func newFaulty(t *testing.T, o Options) (*bench, *faulty, *server) {
+	t.Helper()
+	ours, theirs := wire.Pair()
+	f := &faulty{Conn: ours, end: &wire.Gone{Reason: "exit status 3", Tail: "loading\nno licence\n"}}
+	o.Upstream, o.Log = f, memlog.New()
+	m, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, m: m}
+	t.Cleanup(b.close)
+	return b, f, &server{t: t, c: theirs}
+}
+
+// A server that exits takes no messages a little before it is known why.
+func TestField69_HowAServerEndedIsSaidWhenItTookNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, f, srv := newFaulty(t, Options{})
+		f.refuse.Store(true)
+		time.AfterFunc(time.Second, func() { srv.c.Close() })
+		s, c := b.create("anon")
+		got := message(t, "%s", b.answers(s, c)[0]).StringAt("error", "message")
+		if got != "not executed: the MCP server did not get through initialize: exit status 3: no licence" {
+			t.Errorf("initialize got %q", got)
+		}
+	})
+	bubble(t, func(t *testing.T) {
+		b, f, srv := newFaulty(t, Options{})
+		s, c := b.create("anon")
+		srv.greet()
+		b.answers(s, c)
+		c = b.tool(s, `1`)
+		srv.recv()
+		f.refuse.Store(true)
+		c2 := b.tool(s, `2`)
+		time.AfterFunc(time.Second, func() { srv.c.Close() })
+		contains(t, b.answers(s, c)[0], "outcome unknown: ", "exit status 3: no licence")
+		contains(t, b.answers(s, c2)[0], "not executed: ", "exit status 3: no licence")
+	})
+}
+
+func TestAServerThatTakesNothingAndLivesOnIsStopped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, f, srv := newFaulty(t, Options{})
+		f.refuse.Store(true)
+		s, c := b.create("anon")
+		contains(t, b.answers(s, c)[0], "not executed: ", "it takes no more messages")
+		if !srv.isGone() {
+			t.Error("the server was not stopped")
+		}
+	})
+}
+
+// The client hears at the limit, however long it takes to end the server.
+func TestField69_TheLimitOfAStartIsTheClientsWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		logs := &strings.Builder{}
+		b, f, _ := newFaulty(t, Options{Limits: Limits{StartTimeout: 2 * time.Second}, Logger: slog.New(slog.NewTextHandler(logs, nil))})
+		f.slow = 3 * time.Second
+		began := time.Now()
+		s, c := b.create("anon")
+		call := b.tool(s, `1`)
+		contains(t, b.answers(s, c)[0], "did not answer initialize within 2s: no licence")
+		contains(t, b.answers(s, call)[0], "not executed: ", "did not answer initialize within 2s: no licence")
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		ends := 0
+		for line := range strings.Lines(logs.String()) {
+			if strings.Contains(line, "MCP server") {
+				ends++
+				contains(t, line, "level=WARN", "session="+s.Public(), `msg="the MCP server ended"`, `why="it did not answer initialize within 2s"`, `exit="exit status 3"`, "lived=5s", "no licence")
+			}
+		}
+		if ends != 1 {
+			t.Errorf("its end is told %d times:\n%s", ends, logs)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/segno-mcp/segno/internal/metric"
+	"github.com/segno-mcp/segno/internal/notice"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -312,7 +313,8 @@ func (s *Session) broken() *Refusal {
 	if wait <= 0 {
 		return nil
 	}
-	r := refuse("child-exits", wait, "the MCP server ended %d times within %v, last: %s", breakerExits, breakerWindow, last.Reason)
+	r := refuse("child-exits", wait, "the MCP server ended %d times within %v, last: %s", breakerExits, breakerWindow,
+		notice.WithLastLine(last.Reason, last.Tail))
 	r.Detail = last.Tail
 	return r
 }
