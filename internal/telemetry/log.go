@@ -31,8 +31,12 @@ func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 // longest is how much of one text that came from outside a log line takes.
 const longest = 4 << 10
 
+// short also writes times in JSON as in text, with their unit: 1.5s.
 func short(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindString && len(a.Value.String()) > longest {
+	switch {
+	case a.Value.Kind() == slog.KindDuration:
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	case a.Value.Kind() == slog.KindString && len(a.Value.String()) > longest:
 		a.Value = slog.StringValue(strings.ToValidUTF8(a.Value.String()[:longest], "") + "…")
 	}
 	return a

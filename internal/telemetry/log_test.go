@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestControlCharactersAreEscaped(t *testing.T) {
@@ -53,5 +54,20 @@ func TestLongTextsAreCut(t *testing.T) {
 	l.Info("stdout", "line", strings.Repeat("ä", 1<<20))
 	if b.Len() > 2*longest || !strings.Contains(b.String(), "…") {
 		t.Errorf("a line of a megabyte was logged in %d bytes", b.Len())
+	}
+}
+
+// TestTimesHaveTheirUnit: a bare number of nanoseconds says nothing to a reader.
+func TestTimesHaveTheirUnit(t *testing.T) {
+	for format, want := range map[string]string{"text": " lived=15.01s\n", "json": `"lived":"15.01s"`} {
+		var b bytes.Buffer
+		l, err := NewLogger(&b, format, "info")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Info("it ended", "lived", 15010*time.Millisecond)
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s: %s", format, b.String())
+		}
 	}
 }
