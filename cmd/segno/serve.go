@@ -63,10 +63,16 @@ func (c *serveCommand) serve(ctx context.Context, sys system, layers *config.Lay
 	}
 	s := newSite(&c.Serve, sys, logger, tracer)
 	s.where = layers.Where
-	defer s.closeInto(&err)
+	ran := false
+	defer func() {
+		if s.closeInto(&err); ran {
+			s.logger.Info("stopped")
+		}
+	}()
 	if err := s.open(ctx, targets); err != nil {
 		return err
 	}
+	ran = true
 	return s.run(ctx, func() { s.announce(ctx) })
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/segno-mcp/segno/internal/config"
 	"github.com/segno-mcp/segno/internal/listen"
 	"github.com/segno-mcp/segno/internal/telemetry"
+	"github.com/segno-mcp/segno/internal/wire"
 )
 
 // site is one running segno serve: its listeners, and the servers behind them.
@@ -69,8 +71,7 @@ func (s *site) open(ctx context.Context, targets []target) (err error) {
 		}
 	}
 	s.meter.Gauge("store_bytes", "Bytes that the logs take.", s.size)
-	s.handlers()
-	return nil
+	return s.handlers()
 }
 
 func (s *site) size() (sum float64) {
@@ -111,15 +112,20 @@ func taken(err error) bool {
 
 // handlers puts the servers at their paths, and all that is seen of them on
 // the admin address.
-func (s *site) handlers() {
+func (s *site) handlers() error {
+	elsewhere, err := s.elsewhere()
+	if err != nil {
+		return err
+	}
 	mux := http.NewServeMux()
+	mux.Handle("/", elsewhere)
 	for _, one := range s.servers {
 		mux.Handle(one.path, one.server)
 		mux.Handle(one.path+"/", one.server)
 	}
 	s.web = listen.NewServer(mux, s.logger)
 	if s.admin == nil {
-		return
+		return nil
 	}
 	o := admin.Options{
 		Meter: s.meter, Listen: s.settings.Admin, Key: s.settings.AdminKey, ShowPayloads: s.settings.ShowPayloads,
@@ -129,6 +135,41 @@ func (s *site) handlers() {
 		o.Servers = append(o.Servers, admin.Server{Name: one.name, Instance: one.instance, URL: s.url(one), Source: one.view()})
 	}
 	s.watch = listen.NewServer(admin.New(o), s.logger)
+	return nil
+}
+
+// elsewhere answers requests for what is not there, among them those of clients
+// that look for an authorization server first: it asks for no key, and names the
+// servers only where none is needed.
+func (s *site) elsewhere() (http.Handler, error) {
+	door, err := access.New(access.Options{
+		Listen: s.settings.Listen, PublicURL: s.settings.PublicURL, AllowHost: s.settings.AllowHost,
+		AllowOrigin: s.settings.AllowOrigin, TrustProxy: s.settings.TrustProxy, Logger: s.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	text := "nothing is served here; "
+	var paths []string
+	for _, one := range s.servers {
+		paths = append(paths, one.path)
+	}
+	switch {
+	case len(paths) == 1 && s.servers[0].name == "":
+		text += "the MCP endpoint is " + paths[0]
+	case s.settings.TokenFile != "":
+		text += "each MCP server is at /servers/NAME" + s.settings.Path
+	default:
+		text += "the MCP endpoints are " + strings.Join(paths, " ")
+	}
+	body := wire.AppendError(nil, nil, wire.CodeInvalid, text, nil)
+	return door.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.WriteHeader(http.StatusNotFound)
+		// The client has the status; that it went away is no concern of ours.
+		_, _ = w.Write(body)
+	})), nil
 }
 
 // public is the endpoint as clients see it, where --public-url says so.
@@ -146,12 +187,30 @@ func (s *site) public(one *served) string {
 }
 
 // url is the endpoint as a client on this machine reaches it.
-func (s *site) url(one *served) string {
+func (s *site) url(one *served) string { return s.at(reachable(s.listener.Addr()), one) }
+
+func (s *site) at(address string, one *served) string {
 	scheme := "http"
 	if s.settings.TLSCert != "" {
 		scheme = "https"
 	}
-	return scheme + "://" + reachable(s.listener.Addr()) + one.path
+	return scheme + "://" + address + one.path
+}
+
+// outward is where other machines reach the listener, if it listens on all
+// addresses: the first of this machine's that is not for itself alone.
+func outward(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return ""
+	}
+	addresses, _ := net.InterfaceAddrs()
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
+			return net.JoinHostPort(n.IP.String(), strconv.Itoa(tcp.Port))
+		}
+	}
+	return ""
 }
 
 // reachable is an address that can be connected to: the unspecified one can't.
@@ -165,13 +224,18 @@ func reachable(a net.Addr) string {
 
 // announce says where to connect, once everything answers.
 func (s *site) announce(ctx context.Context) {
-	var urls, local []string
-	for _, one := range s.servers {
-		urls, local = append(urls, s.public(one)), append(local, s.url(one))
+	each := func(url func(*served) string) string {
+		var all []string
+		for _, one := range s.servers {
+			all = append(all, url(one))
+		}
+		return strings.Join(all, " ")
 	}
-	args := []any{"url", strings.Join(urls, " ")}
+	args := []any{"url", each(s.public)}
 	if s.settings.PublicURL != "" {
-		args = append(args, "local", strings.Join(local, " "))
+		args = append(args, "local", each(s.url))
+	} else if out := outward(s.listener.Addr()); out != "" {
+		args = append(args, "network", each(func(one *served) string { return s.at(out, one) }))
 	}
 	if s.admin != nil {
 		args = append(args, "admin", "http://"+reachable(s.admin.Addr()))
