@@ -197,12 +197,33 @@ func busyRead(s *Session, c *Call, rnd *rand.Rand) (outcomes []string) {
 				return outcomes
 			}
 			r = res.Reader
-		case d.Wait:
-			select {
-			case <-r.C():
-			case <-time.After(5 * time.Second):
-				return append(outcomes, "nothing for five seconds", c.Stream)
+		case d.Wait, d.Spare:
+			if why := busyWait(r); why != "" {
+				return append(outcomes, why, c.Stream)
 			}
 		}
+	}
+}
+
+// woken counts how often readers were woken, all of them together.
+var woken atomic.Int64
+
+// busyWait waits for the reader to be woken, as long as others still are: on a
+// busy machine that may take.
+func busyWait(r *Reader) (stuck string) {
+	for at := woken.Load(); ; at = woken.Load() {
+		select {
+		case <-r.C():
+			woken.Add(1)
+			return ""
+		case <-time.After(5 * time.Second):
+		}
+		if woken.Load() > at {
+			continue
+		}
+		if d, err := r.Next(context.Background()); err == nil && (d.Wait || d.Spare) {
+			return "nothing comes any more"
+		}
+		return "a wake-up was lost"
 	}
 }
