@@ -30,11 +30,11 @@ const (
 	RetainedEvents    Name = "retained_events"         // kept now
 	ForeignResumes    Name = "resumes_foreign_instance_total"
 	Gaps              Name = "gaps_total"     // label: reason
-	Clients           Name = "clients_total"  // label: name from a fixed list
+	Clients           Name = "clients_total"  // label: the name the client gives itself; only the Meter bounds it
 	Outcomes          Name = "outcomes_total" // label: result, error, unknown, cancelled
 )
 
-// Meter takes what is counted. A label is one of a bounded set. Methods may be
+// Meter takes what is counted. A label is one of a bounded set, but for Clients. Methods may be
 // called from anywhere and must not block.
 type Meter interface {
 	Add(m Name, label string, n float64)

@@ -172,10 +172,10 @@ func (s *Session) accepted() {
 // admit refuses a call that could not be carried out now.
 func (s *Session) admit() error {
 	if r := s.full(); r != nil {
-		return s.refused(r)
+		return r
 	}
 	if r := s.broken(); r != nil {
-		return s.refused(r)
+		return r
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (s *Session) unavailable(err error) error {
 		s.lost(err)
 	}
 	s.log.Warn("accepting a request", "error", err)
-	return s.refused(refuse("store", time.Second, "the store cannot record the request now, so it was not executed"))
+	return s.m.refuse("store", time.Second, "the store cannot record the request now, so it was not executed")
 }
 
 // dispatch hands the call to the child, at once if there is one.

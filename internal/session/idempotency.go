@@ -53,7 +53,7 @@ func (s *Session) bindName(msg *wire.Message, key string) string {
 func (s *Session) sameArguments(ctx context.Context, holder eventlog.Key, msg *wire.Message) error {
 	page, err := s.m.log.Read(ctx, holder, 0, 1)
 	if err != nil || len(page.Events) == 0 || page.Events[0].Kind != eventlog.Opening {
-		return refuse("idempotency-key", time.Second, "the call that used this idempotency key is just being dropped")
+		return s.m.refuse("idempotency-key", time.Second, "the call that used this idempotency key is just being dropped")
 	}
 	was, perr := wire.Parse(page.Events[0].Data)
 	if perr == nil && reflect.DeepEqual(arguments(&was), arguments(msg)) {

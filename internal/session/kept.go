@@ -200,7 +200,7 @@ func (s *Session) attachTo(ctx context.Context, k *kept) (*Call, error) {
 		switch {
 		case k.gone:
 			s.mu.Unlock()
-			return nil, refuse("store", time.Second, "the request this one repeats could not be recorded; it was not executed")
+			return nil, s.m.refuse("store", time.Second, "the request this one repeats could not be recorded; it was not executed")
 		case k.recorded:
 			s.mu.Unlock()
 			s.m.meter.Add(metric.Dropped, "repost", 1)

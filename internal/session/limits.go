@@ -102,13 +102,10 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
-func refuse(limit string, after time.Duration, format string, a ...any) *Refusal {
+// refuse makes a refusal and counts it.
+func (m *Manager) refuse(limit string, after time.Duration, format string, a ...any) *Refusal {
+	m.meter.Add(metric.Refused, limit, 1)
 	return &Refusal{Limit: limit, Message: fmt.Sprintf(format, a...), RetryAfter: after}
-}
-
-func (s *Session) refused(r *Refusal) error {
-	s.m.meter.Add(metric.Refused, r.Limit, 1)
-	return r
 }
 
 // eventOverhead is what an event costs besides its payload, roughly.
@@ -245,11 +242,11 @@ func (s *Session) full() *Refusal {
 	lim := &s.m.lim
 	switch {
 	case s.size() > lim.SessionMax:
-		return refuse("session-max", time.Minute, "the session's streams fill the %d bytes it may use", lim.SessionMax)
+		return s.m.refuse("session-max", time.Minute, "the session's streams fill the %d bytes it may use", lim.SessionMax)
 	case s.account.bytes.Load() > lim.PrincipalMax:
-		return refuse("principal-max", time.Minute, "the streams of all your sessions fill the %d bytes they may use", lim.PrincipalMax)
+		return s.m.refuse("principal-max", time.Minute, "the streams of all your sessions fill the %d bytes they may use", lim.PrincipalMax)
 	case s.m.log.Size() > lim.StoreMax:
-		return refuse("store-max", time.Minute, "the store is full: it may use %d bytes", lim.StoreMax)
+		return s.m.refuse("store-max", time.Minute, "the store is full: it may use %d bytes", lim.StoreMax)
 	}
 	return nil
 }
@@ -313,7 +310,7 @@ func (s *Session) broken() *Refusal {
 	if wait <= 0 {
 		return nil
 	}
-	r := refuse("child-exits", wait, "the MCP server ended %d times within %v, last: %s", breakerExits, breakerWindow,
+	r := s.m.refuse("child-exits", wait, "the MCP server ended %d times within %v, last: %s", breakerExits, breakerWindow,
 		notice.WithLastLine(last.Reason, last.Tail))
 	r.Detail = last.Tail
 	return r

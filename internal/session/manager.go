@@ -257,33 +257,38 @@ func (m *Manager) byIdleness(list []*Session) []*Session {
 // idle longest goes; at the cap of all, nobody's does for somebody else.
 func (m *Manager) room(principal string) (*account, error) {
 	for {
-		acc, err := m.tryRoom(principal)
-		if acc != nil || err != nil {
-			return acc, err
+		acc, full := m.tryRoom(principal)
+		switch full {
+		case "":
+			return acc, nil
+		case "drain":
+			return nil, m.refuse(full, 5*time.Second, "segno is shutting down")
 		}
 		oldest := m.idlest(principal)
 		if oldest == nil {
-			m.meter.Add(metric.Refused, "max-sessions", 1)
-			return nil, refuse("max-sessions", 10*time.Second, "there are as many sessions as there may be (--max-sessions)")
+			return nil, m.refuse(full, 10*time.Second, "there are as many sessions as there may be (--%s)", full)
 		}
-		err = oldest.End(m.ctx, "pushed out by a newer session of the same principal")
+		err := oldest.End(m.ctx, "pushed out by a newer session of the same principal")
 		if err != nil && !errors.Is(err, eventlog.ErrNoSession) {
 			return nil, err
 		}
 	}
 }
 
-// tryRoom returns nothing if there are too many.
-func (m *Manager) tryRoom(principal string) (*account, error) {
+// tryRoom returns the limit that leaves no room, if one does.
+func (m *Manager) tryRoom(principal string) (acc *account, full string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.drained {
-		return nil, refuse("drain", 5*time.Second, "segno is shutting down")
+	a := m.accounts[principal]
+	switch {
+	case m.drained:
+		return nil, "drain"
+	case m.inMemory >= m.lim.Sessions:
+		return nil, "max-sessions"
+	case a != nil && a.sessions >= m.lim.SessionsPerPrincipal:
+		return nil, "max-sessions-per-principal"
 	}
-	if a := m.accounts[principal]; m.inMemory >= m.lim.Sessions || a != nil && a.sessions >= m.lim.SessionsPerPrincipal {
-		return nil, nil
-	}
-	return m.occupied(principal), nil
+	return m.occupied(principal), ""
 }
 
 // idlest is the principal's session whose client said nothing for longest and
@@ -397,8 +402,7 @@ func (m *Manager) childOf(s *Session) (*child, error) {
 }
 
 func (m *Manager) tooMany(limit string, n int) error {
-	m.meter.Add(metric.Refused, limit, 1)
-	return refuse(limit, 10*time.Second, "%d MCP server processes are running, which is all that may (--%s)", n, limit)
+	return m.refuse(limit, 10*time.Second, "%d MCP server processes are running, which is all that may (--%s)", n, limit)
 }
 
 func (m *Manager) childGone(ch *child) {

@@ -46,7 +46,7 @@ func (x *exchange) body() (text []byte, release func(), err error) {
 	case !plain(x.r.Header):
 		return nil, release, invalid(http.StatusUnsupportedMediaType, "the body must not be compressed")
 	case x.r.ContentLength > int64(max):
-		return nil, release, tooLarge(max)
+		return nil, release, x.tooLarge(max)
 	}
 	if err := x.rc.SetReadDeadline(time.Now().Add(x.f.o.BodyTimeout)); err != nil {
 		return nil, release, x.hidden(err)
@@ -81,7 +81,7 @@ func (x *exchange) readBody(max int) (text []byte, taken int, err error) {
 			n, err := x.r.Body.Read(text[len(text):room])
 			text = text[:len(text)+n]
 			if len(text) > max {
-				return nil, taken, tooLarge(max)
+				return nil, taken, x.tooLarge(max)
 			}
 			if err == io.EOF {
 				return fitted(text), taken, nil
@@ -115,7 +115,8 @@ func (x *exchange) unread(err error) error {
 	return invalid(http.StatusBadRequest, "the body ended early")
 }
 
-func tooLarge(max int) error {
+func (x *exchange) tooLarge(max int) error {
+	x.f.meter.Add(metric.Refused, "max-message", 1)
 	return &problem{status: http.StatusRequestEntityTooLarge, code: wire.CodeInvalid,
 		message: fmt.Sprintf("the body is larger than %d bytes", max)}
 }

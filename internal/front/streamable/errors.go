@@ -43,7 +43,7 @@ func (x *exchange) problemOf(err error) *problem {
 		}
 		return p
 	case errors.As(err, &refusal):
-		return x.refused(refusal.Limit, refusal.Message, refusal.RetryAfter)
+		return x.limited(refusal)
 	case errors.As(err, &bad):
 		return &problem{status: x.status(http.StatusBadRequest), code: bad.Code, id: firstID(bad.ID, x.id), message: bad.Message}
 	case errors.Is(err, eventlog.ErrNoSession):
@@ -58,12 +58,21 @@ func (x *exchange) problemOf(err error) *problem {
 		message: "internal error", kind: "internal"}
 }
 
-// refused is a limit that was reached: nothing was executed.
+// refused is a limit of the front's own that was reached: nothing was executed.
 func (x *exchange) refused(limit, message string, after time.Duration) *problem {
-	data := append(append([]byte(`{"limit":`), wire.AppendQuoted(nil, limit)...), `,"retryAfterMs":`...)
-	data = append(strconv.AppendInt(data, after.Milliseconds(), 10), '}')
+	x.f.meter.Add(metric.Refused, limit, 1)
+	return x.limited(&session.Refusal{Limit: limit, Message: message, RetryAfter: after})
+}
+
+// limited is what the client is told of a limit that was reached.
+func (x *exchange) limited(r *session.Refusal) *problem {
+	data := append(append([]byte(`{"limit":`), wire.AppendQuoted(nil, r.Limit)...), `,"retryAfterMs":`...)
+	data = strconv.AppendInt(data, r.RetryAfter.Milliseconds(), 10)
+	if r.Detail != "" {
+		data = wire.AppendQuoted(append(data, `,"stderr":`...), r.Detail)
+	}
 	return &problem{status: x.status(http.StatusServiceUnavailable), code: wire.CodeRefused, id: x.id,
-		message: message, data: data, after: after}
+		message: r.Message, data: append(data, '}'), after: r.RetryAfter}
 }
 
 // status is 200 for a request in a live session, else the given one.

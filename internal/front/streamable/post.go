@@ -25,6 +25,7 @@ func (x *exchange) post() error {
 	}
 	m, bad := wire.Parse(text)
 	if bad != nil {
+		x.f.meter.Add(metric.Errors, "malformed", 1)
 		return &problem{status: http.StatusBadRequest, code: bad.Code, id: bad.ID, message: bad.Message}
 	}
 	x.id = idOf(&m)

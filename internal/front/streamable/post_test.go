@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/segno-mcp/segno/internal/memnet"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
 )
 
@@ -372,5 +373,34 @@ func TestBodyRules(t *testing.T) {
 		q = r.request("POST", id, ping)
 		q.Header.Set("Mcp-Protocol-Version", "2025-99-99")
 		isError(t, r.do(q), http.StatusBadRequest, wire.CodeVersion, "9")
+	})
+}
+
+func TestWhatTheFrontRefusesIsCountedByItsFlag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &counter{}
+		r := newRig(t, setup{meter: n, front: Options{InflightMax: 20 << 10, MaxMessage: 40 << 10, Connections: 3, ConnectionsPerPrincipal: 2}})
+		id, _ := r.open("2025-11-25")
+		r.post(id, "%s", strings.Repeat(" ", 30<<10)+ping)
+		r.post(id, "%s", strings.Repeat(" ", 41<<10)+ping)
+		r.post(id, "nonsense")
+		for range 3 {
+			r.resume(id, "")
+		}
+		q := r.request("GET", id, "")
+		q.Header.Set("X-Principal", "bob") // has no such session, and counts for nothing
+		r.do(q)
+		synctest.Wait()
+		for label, want := range map[string]int64{"inflight-max": 1, "max-message": 1, "max-connections-per-principal": 1, "max-connections": 0} {
+			if got := n.of(metric.Refused, label); got != want {
+				t.Errorf("%s: %d, want %d", label, got, want)
+			}
+		}
+		if got := n.of(metric.Errors, "malformed"); got != 1 {
+			t.Errorf("%d malformed messages", got)
+		}
+		if got := n.of(metric.Clients, "t"); got != 1 {
+			t.Errorf("%d clients named t", got)
+		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,6 +75,7 @@ func (r *rig) Fingerprint() string { return "test" }
 type setup struct {
 	front  Options
 	limits session.Limits
+	meter  *counter // of both
 	wrap   func(http.Handler) http.Handler
 	net    *memnet.Net
 }
@@ -81,14 +83,20 @@ type setup struct {
 func newRig(t *testing.T, with setup) *rig {
 	t.Helper()
 	r := &rig{t: t, conns: make(chan wire.Conn, 16), logs: &logText{}, net: with.net, log: memlog.New()}
+	if with.meter == nil {
+		with.meter = &counter{}
+	}
 	logger := slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
-	r.man, err = session.New(session.Options{Log: r.log, Upstream: r, Limits: with.limits, Logger: logger, Instance: "test"})
+	r.man, err = session.New(session.Options{Log: r.log, Upstream: r, Limits: with.limits, Logger: logger, Meter: with.meter, Instance: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := with.front
 	o.Sessions, o.Logger = r.man, logger
+	if o.Meter == nil {
+		o.Meter = with.meter
+	}
 	if o.Who == nil {
 		o.Who = func(q *http.Request) Who {
 			if name := q.Header.Get("X-Principal"); name != "" {
@@ -306,6 +314,24 @@ func text(t *testing.T, res *http.Response) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// counter is a meter that counts by metric and label.
+type counter struct{ sums sync.Map }
+
+func (c *counter) Add(m metric.Name, label string, n float64) {
+	sum, _ := c.sums.LoadOrStore(string(m)+" "+label, new(atomic.Int64))
+	sum.(*atomic.Int64).Add(int64(n))
+}
+
+func (*counter) Observe(metric.Name, string, float64) {}
+
+func (c *counter) of(m metric.Name, label string) int64 {
+	sum, ok := c.sums.Load(string(m) + " " + label)
+	if !ok {
+		return 0
+	}
+	return sum.(*atomic.Int64).Load()
 }
 
 // panicky is a meter that panics once, when the count is one.

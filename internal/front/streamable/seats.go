@@ -37,14 +37,20 @@ func (s *seats) init(max, one int) {
 
 // take gives a stream its seat. It is never refused: where there are too many,
 // the same principal's stream that was idle longest ends in its favour, so
-// nobody can push out somebody else's.
-func (s *seats) take(principal string) *seat {
-	mine := &seat{principal: principal, end: make(chan struct{})}
+// nobody can push out somebody else's. full names the limit if that was so.
+func (s *seats) take(principal string) (mine *seat, full string) {
+	mine = &seat{principal: principal, end: make(chan struct{})}
 	mine.active()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	others := s.of[principal]
-	if s.open >= s.max || len(others) >= s.one {
+	switch {
+	case len(others) >= s.one:
+		full = "max-connections-per-principal"
+	case s.open >= s.max:
+		full = "max-connections"
+	}
+	if full != "" {
 		longestIdle(others).tell(whyLimit)
 	}
 	if s.closed {
@@ -56,7 +62,7 @@ func (s *seats) take(principal string) *seat {
 	}
 	others[mine] = struct{}{}
 	s.open++
-	return mine
+	return mine, full
 }
 
 func longestIdle(of map[*seat]struct{}) (found *seat) {

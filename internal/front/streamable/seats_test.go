@@ -7,6 +7,11 @@ import (
 	"time"
 )
 
+func taken(s *seats, principal string) *seat {
+	mine, _ := s.take(principal)
+	return mine
+}
+
 func isTold(s *seat) bool {
 	select {
 	case <-s.end:
@@ -20,24 +25,24 @@ func TestSeatGoesToTheNewcomerOfTheSamePrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s seats
 		s.init(4, 2)
-		other := s.take("other")
+		other := taken(&s, "other")
 		time.Sleep(time.Second)
-		first := s.take("ann")
+		first := taken(&s, "ann")
 		time.Sleep(time.Second)
-		second := s.take("ann")
+		second := taken(&s, "ann")
 		time.Sleep(time.Second)
 		first.active()
 		time.Sleep(time.Second)
-		third := s.take("ann")
+		third := taken(&s, "ann")
 		if isTold(other) || isTold(first) || !isTold(second) || isTold(third) {
 			t.Errorf("told: other %v, first %v, second %v, third %v", isTold(other), isTold(first), isTold(second), isTold(third))
 		}
 		// All seats are taken now; a newcomer's own oldest goes, not somebody else's.
-		fourth := s.take("ann")
+		fourth := taken(&s, "ann")
 		if isTold(other) || !isTold(first) || isTold(fourth) {
 			t.Error("somebody else's stream was ended")
 		}
-		newest := s.take("carl")
+		newest := taken(&s, "carl")
 		if isTold(other) || isTold(newest) {
 			t.Error("a principal without a stream was refused, or pushed somebody out")
 		}
@@ -54,7 +59,7 @@ func TestSettledWaitsForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s seats
 		s.init(4, 4)
-		one, two, idle := s.wait(), s.wait(), s.take("ann")
+		one, two, idle := s.wait(), s.wait(), taken(&s, "ann")
 		done := make(chan error, 1)
 		go func() { done <- s.settled(context.Background(), (*seats).calls) }()
 		synctest.Wait()

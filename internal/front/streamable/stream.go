@@ -97,7 +97,11 @@ func (v *view) begin() {
 	v.greets = true
 	v.began = time.Now()
 	v.pace.start(v.began, v.x.f.o.Rotate)
-	v.seat = v.x.f.seats.take(v.x.who.Principal)
+	seat, full := v.x.f.seats.take(v.x.who.Principal)
+	if full != "" {
+		v.x.f.meter.Add(metric.Refused, full, 1)
+	}
+	v.seat = seat
 	v.x.f.meter.Add(metric.ConnectionsOpen, v.kind, 1)
 }
 
