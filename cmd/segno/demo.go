@@ -12,6 +12,7 @@ import (
 
 	"github.com/segno-mcp/segno/internal/config"
 	"github.com/segno-mcp/segno/internal/demo"
+	"github.com/segno-mcp/segno/internal/example"
 	"github.com/segno-mcp/segno/internal/telemetry"
 )
 
@@ -33,6 +34,9 @@ Examples:
 
 // Run tells the story, and fails if something was lost or came twice.
 func (c *demoCommand) Run(ctx context.Context, sys system) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	o := demo.Options{
 		WithoutSegno: c.WithoutSegno, Out: sys.out, Color: colours(sys),
 		Rows: c.Rows, Interval: c.Interval, Outage: c.Outage,
@@ -46,6 +50,18 @@ func (c *demoCommand) Run(ctx context.Context, sys system) error {
 		_, err := demo.Run(ctx, o)
 		return err
 	})
+}
+
+func (c *demoCommand) check() error {
+	switch {
+	case c.Rows < 1 || c.Rows > example.MaxRows:
+		return config.Faultf("", "--rows is %d: must be from 1 to %d", c.Rows, example.MaxRows)
+	case c.Interval < time.Millisecond:
+		return config.Faultf("", "--interval is %v: must be at least %v", c.Interval, time.Millisecond)
+	case c.Outage < time.Millisecond:
+		return config.Faultf("", "--outage is %v: must be at least %v", c.Outage, time.Millisecond)
+	}
+	return nil
 }
 
 func colours(sys system) bool {

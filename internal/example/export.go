@@ -75,7 +75,7 @@ func (d *desk) export(ctx context.Context, req *mcp.CallToolRequest, in Request)
 	}
 	out := &Summary{URI: d.keep(in.Rows), Rows: in.Rows, Checksum: hex.EncodeToString(sum.Sum(nil))}
 	return &mcp.CallToolResult{Content: []mcp.Content{
-		&mcp.TextContent{Text: fmt.Sprintf("exported %d rows, checksum %s", out.Rows, out.Checksum)},
+		&mcp.TextContent{Text: fmt.Sprintf("exported %s, checksum %s", counted(out.Rows), out.Checksum)},
 		&mcp.ResourceLink{URI: out.URI, Name: name(out.URI), MIMEType: mimeType},
 	}}, out, nil
 }
@@ -146,7 +146,7 @@ func (d *desk) keep(rows int) (uri string) {
 	}
 	d.server.AddResource(&mcp.Resource{
 		URI: uri, Name: name(uri), MIMEType: mimeType,
-		Description: fmt.Sprintf("%d exported rows", rows),
+		Description: counted(rows) + ", exported",
 	}, d.read)
 	return uri
 }
@@ -164,4 +164,11 @@ func (d *desk) read(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadR
 		b.WriteString(Row(i))
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, MIMEType: mimeType, Text: b.String()}}}, nil
+}
+
+func counted(rows int) string {
+	if rows == 1 {
+		return "1 row"
+	}
+	return fmt.Sprintf("%d rows", rows)
 }
