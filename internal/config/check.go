@@ -65,6 +65,9 @@ func (s *Serve) checkTimes(where func(string) string) error {
 			return Faultf("", "%s is %v: must be at least %v", where(t.name), t.value, t.least)
 		}
 	}
+	if s.Rotate > 0 && s.Rotate < time.Second {
+		return Faultf("", "%s is %v: must be at least 1s, or 0 for never", where("rotate"), s.Rotate)
+	}
 	return nil
 }
 
