@@ -40,7 +40,7 @@ var usages = map[string]string{
 	"connect":        "segno connect [flags] URL",
 	"demo":           "segno demo [flags]",
 	"example-server": "segno example-server",
-	"dump":           "segno dump [--store URL | --admin URL] [flags] [STREAM]",
+	"dump":           "segno dump [--store URL | --admin URL] [flags] [SESSION | STREAM]",
 	"purge":          "segno purge --store URL [--yes]",
 	"version":        "segno version",
 }
@@ -90,9 +90,7 @@ func run(ctx context.Context, args []string, sys system) (status int) {
 	if err != nil {
 		return sys.fail(err, failed)
 	}
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
+	args = spelled(args)
 	if hint, ok := later[args[0]]; ok {
 		return sys.fail(config.Faultf(hint, "segno %s is not in this version", args[0]), misuse)
 	}
@@ -109,6 +107,20 @@ func run(ctx context.Context, args []string, sys system) (status int) {
 		return sys.fail(err, failed)
 	}
 	return 0
+}
+
+// spelled brings what people type first into the form of a command: nothing,
+// help, help COMMAND, --version.
+func spelled(args []string) []string {
+	switch {
+	case len(args) == 0 || len(args) == 1 && args[0] == "help":
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case args[0] == "--version":
+		return append([]string{"version"}, args[1:]...)
+	}
+	return args
 }
 
 // fail prints an error, and what can be done about it.
