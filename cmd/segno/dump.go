@@ -18,7 +18,7 @@ import (
 )
 
 type dumpCommand struct {
-	Stream       string `arg:"" optional:"" help:"Show the events of this stream. An event id names its stream."`
+	Name         string `arg:"" optional:"" help:"A session: show it alone. A stream: show its events; an event id names its stream."`
 	Store        string `placeholder:"URL" help:"Read a log that no running Segno uses, such as pebble:DIR."`
 	Admin        string `placeholder:"URL" help:"Ask a running Segno at its admin address. Default http://127.0.0.1:9464."`
 	AdminKey     string `name:"admin-key" placeholder:"KEY" help:"Key of the admin address, if it has one."`
@@ -30,6 +30,7 @@ func (dumpCommand) Help() string {
 	return `Examples:
 
   segno dump
+  segno dump k3f9c0de1234
   segno dump --admin http://127.0.0.1:9464 kTqjWm0yG6XbDNvdjUrsBg
   segno dump --store pebble:/var/lib/segno --show-payloads --json`
 }
@@ -51,9 +52,13 @@ func streamLast(args []string) []string {
 	return args
 }
 
+// sessionID is the public part of a session's id, which may be given whole.
+var sessionID = regexp.MustCompile(`^([0-9a-z]{12})(-[A-Za-z0-9_-]{22})?$`)
+
 // holder is where a dump comes from.
 type holder interface {
-	list(ctx context.Context) ([]admin.ServerStatus, error)
+	// list has all sessions, or the one with a public id.
+	list(ctx context.Context, session string) ([]admin.ServerStatus, error)
 	window(ctx context.Context, stream string, after uint64) (*admin.Window, error)
 }
 
@@ -64,10 +69,16 @@ func (d *dumpCommand) Run(ctx context.Context, sys system, layers *config.Layers
 		return err
 	}
 	defer done()
-	if d.Stream != "" {
-		return d.events(ctx, sys.out, h)
+	session := ""
+	if found := sessionID.FindStringSubmatch(d.Name); found != nil {
+		session = found[1]
+	} else if d.Name != "" {
+		return d.events(ctx, sys, h)
 	}
-	servers, err := h.list(ctx)
+	servers, err := h.list(ctx, session)
+	if errors.Is(err, eventlog.ErrNoSession) {
+		return config.Faultf("segno dump without a name lists the sessions", "no session is called %q", session)
+	}
 	if err != nil {
 		return err
 	}
@@ -92,8 +103,8 @@ func (d *dumpCommand) open(layers *config.Layers) (holder, func(), error) {
 }
 
 // events prints a stream's events, window by window.
-func (d *dumpCommand) events(ctx context.Context, out io.Writer, h holder) error {
-	stream, _, _ := strings.Cut(d.Stream, ".")
+func (d *dumpCommand) events(ctx context.Context, sys system, h holder) error {
+	stream, _, _ := strings.Cut(d.Name, ".")
 	var all *admin.Window
 	for after := uint64(0); ; {
 		w, err := h.window(ctx, stream, after)
@@ -117,10 +128,13 @@ func (d *dumpCommand) events(ctx context.Context, out io.Writer, h holder) error
 			all.Events[i].Payload = nil
 		}
 	}
-	if d.JSON {
-		return printJSON(out, all)
+	if d.ShowPayloads && len(all.Events) > 0 && !slices.ContainsFunc(all.Events, func(e admin.Event) bool { return e.Payload != nil }) {
+		fmt.Fprintln(sys.err, "segno: hint: the Segno that runs shows no payloads: it must be started with --show-payloads")
 	}
-	return printEvents(out, all)
+	if d.JSON {
+		return printJSON(sys.out, all)
+	}
+	return printEvents(sys.out, all)
 }
 
 func printJSON(out io.Writer, v any) error {

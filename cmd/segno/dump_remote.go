@@ -38,10 +38,21 @@ func newRemote(address, key string) (*remote, error) {
 	return &remote{base: base, key: key, client: http.Client{Timeout: time.Minute}}, nil
 }
 
-func (r *remote) list(ctx context.Context) ([]admin.ServerStatus, error) {
+func (r *remote) list(ctx context.Context, session string) ([]admin.ServerStatus, error) {
+	u := r.base.JoinPath("streams")
+	if session != "" {
+		u.RawQuery = "session=" + url.QueryEscape(session)
+	}
 	var s admin.Status
-	err := r.get(ctx, r.base.JoinPath("streams"), &s)
-	return s.Servers, err
+	if err := r.get(ctx, u, &s); err != nil || session == "" {
+		return s.Servers, err
+	}
+	for _, server := range s.Servers {
+		if len(server.Sessions) > 0 {
+			return []admin.ServerStatus{server}, nil
+		}
+	}
+	return nil, eventlog.ErrNoSession
 }
 
 func (r *remote) window(ctx context.Context, stream string, after uint64) (*admin.Window, error) {

@@ -68,7 +68,11 @@ func contents(ctx context.Context, dir string) (string, error) {
 			return "", fmt.Errorf("looking into the log: %w", err)
 		}
 		if len(names) == 0 {
-			return fmt.Sprintf("%d sessions (%v)", sessions, config.Size(log.Size())), nil
+			what := "sessions"
+			if sessions == 1 {
+				what = "session"
+			}
+			return fmt.Sprintf("%d %s (%v)", sessions, what, config.Size(log.Size())), nil
 		}
 		sessions, after = sessions+len(names), names[len(names)-1]
 	}

@@ -160,7 +160,14 @@ type stored struct{ view admin.View }
 // all is more sessions than a log holds.
 const all = 1 << 30
 
-func (s *stored) list(ctx context.Context) ([]admin.ServerStatus, error) {
+func (s *stored) list(ctx context.Context, session string) ([]admin.ServerStatus, error) {
+	if session != "" {
+		one, err := s.view.Session(ctx, session)
+		if err != nil {
+			return nil, err
+		}
+		return []admin.ServerStatus{{Sessions: []admin.Session{*one}}}, nil
+	}
 	sessions, _, err := s.view.Sessions(ctx, all)
 	return []admin.ServerStatus{{Sessions: sessions}}, err
 }

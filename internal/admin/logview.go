@@ -81,6 +81,28 @@ func (v *View) live() map[string]session.Vitals {
 	return v.Live()
 }
 
+// Session finds a session by its public id.
+func (v *View) Session(ctx context.Context, public string) (*Session, error) {
+	var found *Session
+	var fault error
+	live := v.live()
+	err := v.names(ctx, func(name string) bool {
+		r, err := v.record(ctx, name)
+		if err != nil || r.Public != public {
+			return true
+		}
+		l, ok := live[name]
+		if found, fault = v.session(ctx, name, l); found != nil {
+			found.Live = ok
+		}
+		return false
+	})
+	if err = errors.Join(err, fault); err == nil && found == nil {
+		err = eventlog.ErrNoSession
+	}
+	return found, err
+}
+
 // names yields the names of all sessions in the log until yield says no.
 func (v *View) names(ctx context.Context, yield func(string) bool) error {
 	for after := ""; ; {

@@ -16,6 +16,9 @@ type Source interface {
 	// Sessions returns up to max sessions, live ones first, and whether there
 	// are more.
 	Sessions(ctx context.Context, max int) (sessions []Session, more bool, err error)
+	// Session returns the session with a public id; eventlog.ErrNoSession if
+	// there is none.
+	Session(ctx context.Context, public string) (*Session, error)
 	// Window returns a stream and up to max bytes of its events after a place.
 	// eventlog.ErrNoStream if no session has it.
 	Window(ctx context.Context, stream string, after uint64, max int) (*Window, error)

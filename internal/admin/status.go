@@ -74,7 +74,7 @@ func (a *Admin) status(w http.ResponseWriter, r *http.Request) {
 	for _, server := range a.o.Servers {
 		one := ServerStatus{Name: server.Name, Instance: server.Instance, URL: server.URL}
 		var err error
-		if one.Sessions, one.More, err = server.Source.Sessions(r.Context(), maxSessions); err != nil {
+		if one.Sessions, one.More, err = sessions(r, server.Source); err != nil {
 			one.NotReady = err.Error()
 		} else if err := server.Source.Ready(r.Context()); err != nil {
 			one.NotReady = err.Error()
@@ -87,6 +87,22 @@ func (a *Admin) status(w http.ResponseWriter, r *http.Request) {
 	})
 	s.Diagnosis = Diagnosis{Since: since.UTC(), Findings: Diagnose(recent, fullest, a.o.Shared)}
 	write(w, http.StatusOK, s)
+}
+
+// sessions are all that are shown, or the one that is asked for.
+func sessions(r *http.Request, s Source) ([]Session, bool, error) {
+	public := r.FormValue("session")
+	if public == "" {
+		return s.Sessions(r.Context(), maxSessions)
+	}
+	one, err := s.Session(r.Context(), public)
+	if errors.Is(err, eventlog.ErrNoSession) {
+		return []Session{}, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return []Session{*one}, false, nil
 }
 
 // fullest is how full the fullest stream is, as a part of what it may hold.
