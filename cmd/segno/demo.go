@@ -54,8 +54,8 @@ func (c *demoCommand) Run(ctx context.Context, sys system) error {
 
 func (c *demoCommand) check() error {
 	switch {
-	case c.Rows < 1 || c.Rows > example.MaxRows:
-		return config.Faultf("", "--rows is %d: must be from 1 to %d", c.Rows, example.MaxRows)
+	case c.Rows < 2 || c.Rows > example.MaxRows:
+		return config.Faultf("one row comes before the cut and one after it", "--rows is %d: must be from 2 to %d", c.Rows, example.MaxRows)
 	case c.Interval < time.Millisecond:
 		return config.Faultf("", "--interval is %v: must be at least %v", c.Interval, time.Millisecond)
 	case c.Outage < time.Millisecond:

@@ -49,7 +49,7 @@ func (t *timeline) title(o *Options) {
 		with = "without Segno, at a server that keeps nothing of what it sent"
 	}
 	fmt.Fprintf(t.out, "%s\n\n", t.paint(bold, "One tool call and a broken connection, "+with))
-	fmt.Fprintf(t.out, "The tool exports %s, one every %v, and reports each.\n", plural(o.Rows, "row"), o.Interval)
+	fmt.Fprintf(t.out, "The tool exports %d rows, one every %v, and reports each.\n", o.Rows, o.Interval)
 	fmt.Fprintf(t.out, "At %d %% the network resets the connection and stays away for %v.\n\n", cutPercent, o.Outage)
 	head := fmt.Sprintf("%8s  %-4s  %-*s  %-17s  %s", "time", "conn", idWidth, "event id", "progress", "checksum")
 	fmt.Fprintln(t.out, t.paint(dim, strings.TrimRight(head, " ")))
@@ -182,7 +182,7 @@ func (t *timeline) summary(a *account, o *Options) {
 	case !r.Checksums:
 		t.fact(false, "checksum", "of what was reported and of the outcome differ")
 	default:
-		t.fact(true, "checksum", "%.16s…, the outcome's, is that of all %s", a.checksum, plural(o.Rows, "row"))
+		t.fact(true, "checksum", "%.16s…, the outcome's, is that of all %d rows", a.checksum, o.Rows)
 	}
 	if o.WithoutSegno {
 		return
