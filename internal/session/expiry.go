@@ -95,22 +95,32 @@ func (s *Session) doom() {
 
 const doomAfter = 10 * time.Second
 
-// armAlone starts the clocks of a stream that nobody is connected to.
+// armAlone starts and stops the clocks of a stream by who is connected to it.
 func (st *stream) armAlone() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if len(st.seats) > 0 || st.closed {
+	empty, unheard := len(st.seats) == 0, !st.heard()
+	begins(&st.empty, empty)
+	begins(&st.unheard, unheard)
+	if st.closed || !unheard {
+		st.disarmAlone()
 		return
 	}
-	if st.since.IsZero() {
-		st.since = time.Now()
-	}
 	lim := &st.s.m.lim
-	if st.left > 0 {
-		st.wakeAfter(lim.Orphan - time.Since(st.since))
+	if st.left > 0 && empty {
+		st.wakeAfter(lim.Orphan - time.Since(st.empty))
 	}
 	if st.waits > 0 {
 		st.wakeAfter(lim.AskTimeout)
+	}
+}
+
+// begins notes since when something holds; the zero time if it does not.
+func begins(since *time.Time, holds bool) {
+	if !holds {
+		*since = time.Time{}
+	} else if since.IsZero() {
+		*since = time.Now()
 	}
 }
 
@@ -130,7 +140,6 @@ func (st *stream) wakeAfter(d time.Duration) {
 
 // disarmAlone stops them; the stream's lock is held.
 func (st *stream) disarmAlone() {
-	st.since = time.Time{}
 	if st.lonely != nil {
 		st.lonely.Stop()
 		st.lonely = nil
@@ -142,17 +151,17 @@ func (st *stream) disarmAlone() {
 func (st *stream) alone() {
 	lim := &st.s.m.lim
 	st.mu.Lock()
-	if st.lonely == nil || len(st.seats) > 0 || st.closed {
+	if st.lonely == nil || st.closed {
 		st.mu.Unlock()
 		return
 	}
-	since := st.since
+	empty, unheard := st.empty, st.unheard
 	st.lonely = nil
 	st.mu.Unlock()
-	if lim.AskTimeout > 0 {
-		st.giveUpAsks(since, lim.AskTimeout)
+	if lim.AskTimeout > 0 && !unheard.IsZero() {
+		st.giveUpAsks(unheard, lim.AskTimeout)
 	}
-	if lim.Orphan > 0 && time.Since(since) >= lim.Orphan {
+	if lim.Orphan > 0 && !empty.IsZero() && time.Since(empty) >= lim.Orphan {
 		for _, c := range st.s.callsOf(st) {
 			st.s.abort(c, "orphan", "cancelled: nobody was connected to the call for "+lim.Orphan.String())
 		}

@@ -45,6 +45,7 @@ type Reader struct {
 	follow *eventlog.Follower
 	hint   chan struct{}
 	policy Policy
+	mute   bool // its connection can carry an outcome and nothing else
 
 	rest     eventlog.Page // read and not yet delivered
 	gap      *gap          // to be told before the next event
@@ -73,13 +74,13 @@ type gap struct {
 const spares = 2
 
 // attach gives a connection a seat at a place of the stream.
-func (s *Session) attach(st *stream, place uint64, p Policy) *Reader {
-	r := &Reader{st: st, hint: make(chan struct{}, 1), policy: p, place: place, moved: time.Now()}
+func (s *Session) attach(st *stream, place uint64, p Policy, mute bool) *Reader {
+	r := &Reader{st: st, hint: make(chan struct{}, 1), policy: p, mute: mute, place: place, moved: time.Now()}
 	r.follow = eventlog.Follow(s.m.log, st.key, place, r.hint)
 	s.readers.Add(1)
+	defer st.armAlone()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.disarmAlone()
 	st.seats = append(st.seats, r)
 	for i, other := range st.seats[:len(st.seats)-1] {
 		other.retired = other.retired || i < len(st.seats)-1-spares
@@ -90,7 +91,14 @@ func (s *Session) attach(st *stream, place uint64, p Policy) *Reader {
 
 // AttachCall attaches a connection to a call's stream, from its start.
 func (s *Session) AttachCall(c *Call, p Policy) *Reader {
-	return s.attach(s.streamFor(c.Stream), 1, p)
+	return s.attach(s.streamFor(c.Stream), 1, p, false)
+}
+
+// AttachOutcome is AttachCall for a connection that can carry the outcome alone,
+// as an answer in JSON: somebody waits for the call, but nobody who could be
+// asked anything.
+func (s *Session) AttachOutcome(c *Call, p Policy) *Reader {
+	return s.attach(s.streamFor(c.Stream), 1, p, true)
 }
 
 // AttachOwn attaches a connection to the session's own stream, after what was
@@ -99,7 +107,7 @@ func (s *Session) AttachOwn(p Policy) *Reader {
 	s.mu.Lock()
 	place := max(s.rec.Handed, 1)
 	s.mu.Unlock()
-	return s.attach(s.own, place, p)
+	return s.attach(s.own, place, p, false)
 }
 
 // C gets a value when Next may have something else to say.
@@ -422,8 +430,8 @@ func (r *Reader) Close() {
 	st.mu.Unlock()
 	st.s.touch()
 	st.s.readers.Add(-1)
+	st.armAlone()
 	if n == 0 {
-		st.armAlone()
 		st.s.release(st)
 	}
 }

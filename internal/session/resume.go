@@ -119,7 +119,7 @@ func (s *Session) resumeAt(ctx context.Context, c eventlog.Cursor, info eventlog
 		r.Result = Current
 		return r, nil
 	}
-	reader := s.attach(s.streamFor(c.Stream), place, p)
+	reader := s.attach(s.streamFor(c.Stream), place, p, false)
 	r.PrimingID = idAt(info, c.Stream, place, random(eventlog.AgainLen))
 	reader.handsOut(true)
 	if !holds {

@@ -217,7 +217,7 @@ func (b *builder) notification(msg *wire.Message) {
 		b.add(b.destination(msg), eventlog.Other, b.copied(msg.Raw))
 		return
 	}
-	if c := b.ch.onlyCall(); c != nil && !ofSession(msg.Method) {
+	if c := b.ch.onlyCall(); c != nil && !ofSession(msg.Method) && !c.st.mute() {
 		b.add(c.st, eventlog.Other, b.copied(msg.Raw))
 		return
 	}
@@ -240,18 +240,20 @@ func ofSession(method string) bool {
 // destination is the stream of a message that names no call: the one of its
 // related task, or of the only running call, or the session's own if it is
 // connected, or the newest connected call's, or the session's own. On stdio
-// nothing says what a message belongs to.
+// nothing says what a message belongs to. A call that is waited for by somebody
+// who takes nothing but its outcome is passed over: what went there would never
+// be seen.
 func (b *builder) destination(msg *wire.Message) *stream {
 	s := b.ch.first
 	if ofSession(msg.Method) {
 		return s.own
 	}
 	if task := msg.StringAt("params", "_meta", "io.modelcontextprotocol/related-task", "taskId"); task != "" {
-		if c := s.callWith(func(c *call) bool { return c.task == task }); c != nil {
+		if c := s.callWith(func(c *call) bool { return c.task == task }); c != nil && !c.st.mute() {
 			return c.st
 		}
 	}
-	if c := b.ch.onlyCall(); c != nil {
+	if c := b.ch.onlyCall(); c != nil && !c.st.mute() {
 		return c.st
 	}
 	if s.own.connected() {

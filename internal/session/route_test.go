@@ -36,13 +36,17 @@ func TestWhereAMessageGoes(t *testing.T) {
 		calls         int
 		own           bool // somebody is connected to the session's own stream
 		ask           bool
-		connected     []int // calls with a connection, oldest connection first
+		connected     []int // calls with a connection, oldest connection first; a negative one takes the outcome alone
 		message, want string
 	}{
 		{"no call", 0, false, false, nil, fmt.Sprintf(logLine, "x"), "own"},
 		{"one call", 1, true, false, nil, fmt.Sprintf(logLine, "x"), "1"},
 		{"own connected", 3, true, false, []int{1}, fmt.Sprintf(logLine, "x"), "own"},
 		{"newest connected call", 3, false, false, []int{2, 1}, fmt.Sprintf(logLine, "x"), "2"},
+		{"only outcomes are taken", 1, false, false, []int{-1}, fmt.Sprintf(logLine, "x"), "own"},
+		{"only outcomes of one are taken", 3, false, false, []int{1, -3}, fmt.Sprintf(logLine, "x"), "1"},
+		{"request, only the outcome is taken", 1, true, true, []int{-1}, `{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{}}`, "own"},
+		{"request by its task, only the outcome is taken", 2, true, true, []int{-1}, `{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`, "own"},
 		{"nobody connected", 3, false, false, nil, fmt.Sprintf(logLine, "x"), "own"},
 		{"related task", 3, true, false, nil, `{"jsonrpc":"2.0","method":"notifications/message","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t2"}}}}`, "2"},
 		{"unknown task", 3, true, false, nil, `{"jsonrpc":"2.0","method":"notifications/message","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t9"}}}}`, "own"},
@@ -69,7 +73,11 @@ func TestWhereAMessageGoes(t *testing.T) {
 					defer s.AttachOwn(Oldest).Close()
 				}
 				for _, i := range c.connected {
-					defer s.AttachCall(calls[i-1], Oldest).Close()
+					attach := s.AttachCall
+					if i < 0 {
+						i, attach = -i, s.AttachOutcome
+					}
+					defer attach(calls[i-1], Oldest).Close()
 				}
 				srv.send("%s", c.message)
 				synctest.Wait()
@@ -211,6 +219,36 @@ func TestAnAskWaitsForAnAbsentClientOnlySoLong(t *testing.T) {
 			t.Fatalf("the client got %q", got)
 		}
 		contains(t, got[0], "notifications/cancelled", `"requestId":`+id)
+	})
+}
+
+// Who takes an outcome alone, as JSON, cannot be asked: that is an absence. It
+// is no orphan.
+func TestAnAskDoesNotWaitForWhoTakesOnlyTheOutcome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := newBench(t, Options{})
+		s, srv := b.open()
+		c := b.tool(s, `1`)
+		m := srv.recv()
+		srv.send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`)
+		synctest.Wait()
+		time.Sleep(4 * time.Minute)
+		r := s.AttachOutcome(c, Oldest)
+		defer r.Close()
+		time.Sleep(6*time.Minute - time.Second)
+		if got := srv.pending(); got != nil {
+			t.Fatalf("the server got %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := srv.pending(); len(got) != 1 || !strings.Contains(got[0], "nobody was there to answer for 10m0s") {
+			t.Fatalf("the server got %q", got)
+		}
+		time.Sleep(2 * time.Hour)
+		srv.answer(m, `{}`)
+		got := collect(t, r)
+		if last := got[len(got)-1]; last != `{"jsonrpc":"2.0","id":1,"result":{}}` {
+			t.Errorf("the client got %s", last)
+		}
 	})
 }
 

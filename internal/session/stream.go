@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,8 +36,9 @@ type stream struct {
 	seats   []*Reader       // connections, the newest last
 	left    int             // calls without an outcome
 	waits   int             // requests of the server without an answer
-	lonely  *time.Timer     // runs while nobody is connected
-	since   time.Time       // since when
+	lonely  *time.Timer     // runs while nobody is connected, or nobody who can be asked
+	empty   time.Time       // since when there is no connection
+	unheard time.Time       // since when there is none that carries more than an outcome
 	look    time.Time       // when lonely fires
 	flush   []chan struct{} // closed when nothing is being written
 }
@@ -250,10 +252,23 @@ func (st *stream) settled(seq uint64) bool {
 	return st.open[seq] == nil
 }
 
+// connected tells whether somebody is there to whom anything can be said.
 func (st *stream) connected() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return len(st.seats) > 0
+	return st.heard()
+}
+
+// mute tells whether those who are there take nothing but the outcome.
+func (st *stream) mute() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return len(st.seats) > 0 && !st.heard()
+}
+
+// heard is connected with the lock held.
+func (st *stream) heard() bool {
+	return slices.ContainsFunc(st.seats, func(r *Reader) bool { return !r.mute })
 }
 
 // running tells whether a call of the stream has no outcome in the log yet.

@@ -18,7 +18,11 @@ func (x *exchange) answer(s *session.Session, c *session.Call, want forms, now b
 	if c.Answer != nil {
 		return x.direct(c.Answer, want)
 	}
-	v := x.read(s, s.AttachCall(c, x.policy()), "post")
+	attach := s.AttachCall
+	if !want.sse {
+		attach = s.AttachOutcome
+	}
+	v := x.read(s, attach(c, x.policy()), "post")
 	v.waits()
 	if !want.sse {
 		return x.whole(v.rd)
