@@ -43,8 +43,22 @@ func (c *serveCommand) Run(ctx context.Context, sys system, layers *config.Layer
 	for _, w := range c.Warnings(layers.Where) {
 		logger.Warn(w)
 	}
+	tellFile(layers.File(), logger)
 	logger.Debug("settings", "given", given(layers))
 	return c.serve(ctx, sys, layers, targets, logger)
+}
+
+// tellFile says what of the file has no effect.
+func tellFile(file *config.File, logger *slog.Logger) {
+	if file == nil {
+		return
+	}
+	if len(file.Ignored) > 0 {
+		logger.Info("keys of other programs are ignored", "file", file.Path, "keys", strings.Join(file.Ignored, " "))
+	}
+	if len(file.Disabled) > 0 {
+		logger.Info("servers that are disabled are not served", "file", file.Path, "servers", strings.Join(file.Disabled, " "))
+	}
 }
 
 // given lists the settings that are not at their defaults, with their sources.
@@ -98,6 +112,9 @@ func (c *serveCommand) targets(file *config.File) ([]target, error) {
 		return c.fromCommand()
 	case several:
 		return c.fromFile(file), nil
+	}
+	if file != nil && len(file.Disabled) > 0 {
+		return nil, config.Faultf("set \"disabled\" of one to false", "all servers of %s are disabled", file.Path)
 	}
 	return nil, config.Faultf("segno serve -- COMMAND [ARG…], such as: segno serve -- npx -y @modelcontextprotocol/server-everything",
 		"there is no MCP server to serve")

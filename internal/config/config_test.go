@@ -125,21 +125,30 @@ func write(t *testing.T, text string) string {
 }
 
 func TestFile(t *testing.T) {
+	dir := t.TempDir()
 	f, err := ReadFile(write(t, `{
+		"globalShortcut": "Ctrl+Space", "$schema": "x", "inputs": [],
 		"mcpServers": {
 			"time": {"command": "uvx", "args": ["mcp-server-time"], "env": {"TZ": "UTC"}},
-			"files": {"type": "stdio", "command": "npx", "cwd": "/srv"}
+			"files": {"type": "stdio", "command": "npx", "cwd": "`+filepath.ToSlash(dir)+`", "autoApprove": ["x"], "timeout": 60},
+			"old": {"command": "gone", "cwd": "/nowhere/at/all", "disabled": true, "description": "…"},
+			"off": {"command": "gone", "enabled": false},
+			"on": {"url": "http://x", "transport": "streamableHttp", "disabled": false, "enabled": true}
 		},
 		"segno": {"retain-events": 12345678901, "insecure": true, "allow-host": ["a", "b"], "keep": "2h"}
 	}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(f.Servers); got != "[{files stdio npx [] map[] /srv  map[]} {time  uvx [mcp-server-time] map[TZ:UTC]   map[]}]" {
+	want := "[{files stdio npx [] map[] " + filepath.ToSlash(dir) + "  map[]} {on streamableHttp  [] map[]  http://x map[]} {time  uvx [mcp-server-time] map[TZ:UTC]   map[]}]"
+	if got := fmt.Sprint(f.Servers); got != want {
 		t.Errorf("servers: %s", got)
 	}
 	if got := fmt.Sprint(f.Settings); got != "map[allow-host:[a b] insecure:true keep:2h retain-events:12345678901]" {
 		t.Errorf("settings: %s", got)
+	}
+	if got := fmt.Sprint(f.Disabled, f.Ignored); got != "[old off] [globalShortcut inputs files.autoApprove files.timeout old.description]" {
+		t.Errorf("disabled, ignored: %s", got)
 	}
 }
 
@@ -147,13 +156,28 @@ func TestFaultsOfFiles(t *testing.T) {
 	for _, c := range []struct{ text, fault, hint string }{
 		{`{"mcpServer": {}}`, `unknown key "mcpServer"`, `did you mean "mcpServers"?`},
 		{"{\n \"segno\": {,}}", "line 2, column 12", "the file looks like"},
-		{`[]`, "array where", ""},
-		{`{"segno": {"keep": {}}}`, `key "keep"`, ""},
-		{`{"segno": []}`, `key "segno"`, ""},
+		{`{"mcpServers": {}} x`, "line 1, column 20", "the file looks like"},
+		{`[]`, "the file must be an object, not a list", "looks like"},
+		{`{"segno": {"keep": {}}}`, `key "keep" in "segno" must be`, ""},
+		{`{"segno": {"keep": null}}`, `key "keep" in "segno" must be`, ""},
+		{`{"segno": []}`, `"segno" must be an object, not a list`, ""},
+		{`{"segno": {"keep": "1h", "keep": "2h"}}`, `"segno" has the key "keep" twice`, ""},
+		{`{"segnp": {}}`, `unknown key "segnp"`, `did you mean "segno"?`},
+		{`{"servers": {}}`, `unknown key "servers"`, `did you mean "mcpServers"?`},
+		{`{"mcpServers": []}`, `"mcpServers" must be an object, not a list`, ""},
+		{`{"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}, "a": {"command": "y"}}}`, `"mcpServers" has the key "a" twice`, ""},
+		{`{"mcpServers": {"a": "npx"}}`, `server "a" must be an object, not a string`, "command"},
+		{`{"mcpServers": {"a": {"command": ["npx"]}}}`, `server "a": "command" must be a string, not a list`, ""},
+		{`{"mcpServers": {"a": {"command": "x", "env": {"PORT": 80}}}}`, `server "a": "env" has "PORT", which must be a string, not a number: write "80"`, ""},
+		{`{"mcpServers": {"a": {"command": "x", "env": ["A=1"]}}}`, `server "a": "env" must be an object, not a list`, ""},
+		{`{"mcpServers": {"a": {"command": "x", "args": ["-p", 80]}}}`, `"args" must be a list of strings, and one is a number: write "80"`, ""},
+		{`{"mcpServers": {"a": {"command": "x", "disabled": "no"}}}`, `"disabled" must be true or false, not a string`, ""},
+		{`{"mcpServers": {"a": {"command": "x", "cwd": "/nowhere/at/all"}}}`, `server "a": "cwd" is "/nowhere/at/all": there is no such folder`, "folder"},
+		{`{"mcpServers": {"a": {"command": "x", "envFile": "f"}}}`, `unknown key "envFile"`, "known keys"},
 		{`{"mcpServers": {"a b": {"command": "x"}}}`, "not a usable name", "part of the URL"},
 		{`{"mcpServers": {"..": {"command": "x"}}}`, "not a usable name", ""},
 		{`{"mcpServers": {"a": {"comand": "x"}}}`, `unknown key "comand"`, `did you mean "command"?`},
-		{`{"mcpServers": {"a": {"args": "x", "command": "y"}}}`, "string where", ""},
+		{`{"mcpServers": {"a": {"args": "x", "command": "y"}}}`, `"args" must be a list of strings, not a string`, ""},
 		{`{"mcpServers": {"a": {"type": "http"}}}`, "has no url", "url"},
 		{`{"mcpServers": {"a": {"url": "http://x", "type": "sse"}}}`, "cannot be of type", "http"},
 		{`{"mcpServers": {"a": {"url": "http://x", "command": "y"}}}`, "a command and a url", ""},

@@ -6,41 +6,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
-
-// Server is one MCP server of the file, in the form that clients use.
-type Server struct {
-	Name    string            `json:"-"`
-	Type    string            `json:"type"`
-	Command string            `json:"command"`
-	Args    []string          `json:"args"`
-	Env     map[string]string `json:"env"`
-	Cwd     string            `json:"cwd"`
-	URL     string            `json:"url"`
-	Headers map[string]string `json:"headers"`
-}
-
-var serverKeys = []string{"type", "command", "args", "env", "cwd", "url", "headers"}
-
-var serverName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$`)
 
 // File is what a configuration file says.
 type File struct {
 	Path     string
-	Servers  []Server       // by name
+	Servers  []Server       // that are to be served, by name
 	Settings map[string]any // string, or []string for a list
+	Disabled []string       // servers that the file switches off
+	Ignored  []string       // keys that mean something to other programs only
 }
 
 // maxFile is far above any real file; a wrong path to a huge one is no reason
 // to fill the memory.
 const maxFile = 4 << 20
 
-// ReadFile reads a configuration file. Unknown keys are faults.
+// ReadFile reads a configuration file. Unknown keys are faults, but for what
+// other programs that start MCP servers keep in such a file.
 func ReadFile(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -60,83 +46,83 @@ func ReadFile(path string) (*File, error) {
 func parseFile(path string, text []byte) (*File, error) {
 	file := &File{Path: path, Settings: map[string]any{}}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	var top struct {
-		servers, settings map[string]json.RawMessage
+	const looks = `the file looks like {"mcpServers": {"NAME": {"command": …}}, "segno": {"listen": …}}`
+	if err := json.Unmarshal(text, new(json.RawMessage)); err != nil {
+		return nil, Faultf(looks, "%s: %s", path, where(text, err))
 	}
-	err := members(path, text, map[string]any{"mcpServers": &top.servers, "segno": &top.settings, "$schema": new(string)})
+	top, err := object(text)
 	if err != nil {
-		return nil, err
+		return nil, Faultf(looks, "%s: the file %v", path, err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(top.servers)) {
-		s, err := parseServer(path, name, top.servers[name])
+	for _, m := range top {
+		switch m.key {
+		case "mcpServers":
+			err = file.servers(m.value)
+		case "segno":
+			err = file.settings(m.value)
+		case "$schema":
+		default:
+			err = file.foreign(m.key, top)
+		}
 		if err != nil {
 			return nil, err
 		}
-		file.Servers = append(file.Servers, *s)
 	}
-	for name, raw := range top.settings {
-		value, err := setting(raw)
-		if err != nil {
-			return nil, Faultf("", "%s: key %q: %v", path, name, err)
-		}
-		file.Settings[name] = value
-	}
+	slices.SortFunc(file.Servers, func(a, b Server) int { return strings.Compare(a.Name, b.Name) })
 	return file, nil
 }
 
-// members decodes an object whose keys are all known.
-func members(path string, text []byte, into map[string]any) error {
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(text, &object); err != nil {
-		return Faultf(`the file looks like {"mcpServers": {"NAME": {"command": …}}, "segno": {"listen": …}}`,
-			"%s: %s", path, where(text, err))
+// foreign ignores a key at the top that is none of Segno's, unless it is
+// likely meant to be.
+func (f *File) foreign(key string, top []member) error {
+	hint := DidYouMean(key, []string{"mcpServers", "segno"}, strconv.Quote, "")
+	// Some programs have their servers under another name.
+	if strings.Contains(fold(key), "server") && !has(top, "mcpServers") {
+		hint = `did you mean "mcpServers"?`
 	}
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		target, known := into[key]
-		if !known {
-			names := slices.Collect(maps.Keys(into))
-			return Faultf(DidYouMean(key, names, strconv.Quote, fmt.Sprintf("known keys are %q", slices.Sorted(slices.Values(names)))),
-				"%s: unknown key %q", path, key)
+	if hint != "" {
+		return Faultf(hint, "%s: unknown key %q", f.Path, key)
+	}
+	f.Ignored = append(f.Ignored, key)
+	return nil
+}
+
+func (f *File) servers(raw json.RawMessage) error {
+	all, err := object(raw)
+	if err != nil {
+		return Faultf("", "%s: \"mcpServers\" %v", f.Path, err)
+	}
+	for _, m := range all {
+		e := entry{at: fmt.Sprintf("%s: server %q", f.Path, m.key), server: Server{Name: m.key}}
+		if err := e.read(m.value); err != nil {
+			return err
 		}
-		if err := json.Unmarshal(object[key], target); err != nil {
-			return Faultf("", "%s: key %q: %s", path, key, where(object[key], err))
+		for _, key := range e.ignored {
+			f.Ignored = append(f.Ignored, m.key+"."+key)
 		}
+		if e.disabled {
+			f.Disabled = append(f.Disabled, m.key)
+			continue
+		}
+		if err := e.check(); err != nil {
+			return err
+		}
+		f.Servers = append(f.Servers, e.server)
 	}
 	return nil
 }
 
-func parseServer(path, name string, raw json.RawMessage) (*Server, error) {
-	at := fmt.Sprintf("%s: server %q", path, name)
-	if !serverName.MatchString(name) {
-		return nil, Faultf("use letters, digits, -, _ and dots: the name is a part of the URL", "%s: not a usable name", at)
+func (f *File) settings(raw json.RawMessage) error {
+	all, err := object(raw)
+	if err != nil {
+		return Faultf("", "%s: \"segno\" %v", f.Path, err)
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &object); err != nil {
-		return nil, Faultf("", "%s: %s", at, where(raw, err))
-	}
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if !slices.Contains(serverKeys, key) {
-			return nil, Faultf(DidYouMean(key, serverKeys, strconv.Quote, fmt.Sprintf("known keys are %q", serverKeys)),
-				"%s: unknown key %q", at, key)
+	for _, m := range all {
+		value, err := setting(m.value)
+		if err != nil {
+			return Faultf("", "%s: key %q in \"segno\" %v", f.Path, m.key, err)
 		}
-	}
-	s := &Server{Name: name}
-	if err := json.Unmarshal(raw, s); err != nil {
-		return nil, Faultf("", "%s: %s", at, where(raw, err))
-	}
-	return s, s.check(at)
-}
-
-func (s *Server) check(at string) error {
-	switch {
-	case s.Command != "" && s.URL != "":
-		return Faultf("a server is either started by its command or reached at its url", "%s: has a command and a url", at)
-	case s.URL == "" && s.Type != "" && s.Type != "stdio":
-		return Faultf(`give it a "url"`, "%s: is of type %s and has no url", at, s.Type)
-	case s.Command == "" && s.URL == "":
-		return Faultf(`give it a "command" or a "url"`, "%s: has no command and no url", at)
-	case s.Command == "" && !slices.Contains([]string{"", "http", "streamable-http"}, s.Type):
-		return Faultf(`"http" is what can be served`, "%s: a server with a url cannot be of type %q", at, s.Type)
+		f.Settings[m.key] = value
 	}
 	return nil
 }
@@ -179,15 +165,11 @@ func scalar(v any) (string, error) {
 // where says at which line an error of the decoder is.
 func where(text []byte, err error) string {
 	var syntax *json.SyntaxError
-	var wrong *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &syntax):
-		upto := text[:min(int64(len(text)), syntax.Offset)]
-		line := bytes.Count(upto, []byte("\n")) + 1
-		column := len(upto) - bytes.LastIndexByte(upto, '\n') - 1
-		return fmt.Sprintf("line %d, column %d: %v", line, column, syntax)
-	case errors.As(err, &wrong):
-		return fmt.Sprintf("%s where %s belongs", wrong.Value, wrong.Type)
+	if !errors.As(err, &syntax) {
+		return err.Error()
 	}
-	return err.Error()
+	upto := text[:min(int64(len(text)), syntax.Offset)]
+	line := bytes.Count(upto, []byte("\n")) + 1
+	column := len(upto) - bytes.LastIndexByte(upto, '\n') - 1
+	return fmt.Sprintf("line %d, column %d: %v", line, column, syntax)
 }
