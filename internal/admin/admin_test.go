@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -235,16 +236,72 @@ func TestKey(t *testing.T) {
 	}
 }
 
-func TestOtherAddressWithoutKeyShowsHealthOnly(t *testing.T) {
-	a := handler(t, func(o *Options) { o.Listen = ":9464" })
-	for _, path := range closed {
-		if code, body := get(a, path, nil); code != 403 || !strings.Contains(body, "--admin-key") {
-			t.Errorf("%s: %d %s", path, code, body)
+// TestOtherAddressWithoutKey: all of it for this machine, health and metrics for
+// others, among them those for whom a proxy on this machine asks, and pages that
+// have it under a name of their own.
+func TestOtherAddressWithoutKey(t *testing.T) {
+	a := handler(t, func(o *Options) { o.Listen = "0.0.0.0:9464" })
+	ask := func(remote, host, header string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.RemoteAddr, r.Host = remote, host
+			if header != "" {
+				r.Header.Set(header, "10.1.2.3")
+			}
 		}
 	}
-	for _, path := range open {
-		if code, _ := get(a, path, nil); code != 200 {
-			t.Errorf("%s: %d", path, code)
+	for _, c := range []struct {
+		who, remote, host, header string
+		all                       bool
+	}{
+		{"this machine", "127.0.0.1:5", "localhost:9464", "", true},
+		{"this machine over IPv6", "[::1]:5", "[::1]:9464", "", true},
+		{"another", "10.1.2.3:5", "10.0.0.1:9464", "", false},
+		{"another that lies", "10.1.2.3:5", "localhost:9464", "", false},
+		{"a page with a name for loopback", "127.0.0.1:5", "evil.example:9464", "", false},
+		{"a proxy", "127.0.0.1:5", "127.0.0.1:9464", "X-Forwarded-For", false},
+		{"a proxy of another kind", "127.0.0.1:5", "127.0.0.1:9464", "Via", false},
+	} {
+		for _, path := range open {
+			if code, body := get(a, path, ask(c.remote, c.host, c.header)); code != 200 {
+				t.Errorf("%s for %s: %d %s", path, c.who, code, body)
+			}
+		}
+		want := 403
+		if c.all {
+			want = 200
+		}
+		for _, path := range closed {
+			if code, _ := get(a, path, ask(c.remote, c.host, c.header)); code != want {
+				t.Errorf("%s for %s: %d, want %d", path, c.who, code, want)
+			}
+		}
+	}
+}
+
+// TestOneSession: whoever asks for one gets it alone.
+func TestOneSession(t *testing.T) {
+	a := handler(t, nil)
+	for public, want := range map[string]int{"inst12345678": 1, "inst12345679": 0} {
+		code, body := get(a, "/streams?session="+public, nil)
+		var s Status
+		if err := json.Unmarshal([]byte(body), &s); err != nil || code != 200 || len(s.Servers) != 1 || len(s.Servers[0].Sessions) != want {
+			t.Errorf("%s: %d, %v, %s", public, code, err, body)
+		}
+	}
+}
+
+// TestEveryResultOfAResumeIsExplained: the page knows all that can be counted.
+func TestEveryResultOfAResumeIsExplained(t *testing.T) {
+	a := handler(t, nil)
+	_, metrics := get(a, "/metrics", nil)
+	_, page := get(a, "/dashboard.js", nil)
+	results := regexp.MustCompile(`segno_resumes_total\{result="(\w+)"\}`).FindAllStringSubmatch(metrics, -1)
+	if len(results) < 8 {
+		t.Fatalf("only %d results are counted", len(results))
+	}
+	for _, r := range results {
+		if !strings.Contains(page, "\n  "+r[1]+`: "`) {
+			t.Errorf("the dashboard does not say what %s means", r[1])
 		}
 	}
 }

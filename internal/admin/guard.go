@@ -52,7 +52,7 @@ func (g guard) open(next http.Handler) http.Handler {
 // one only who is on this machine.
 func (g guard) closed(next http.Handler) http.Handler {
 	return g.open(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.keyed && !g.loopback {
+		if !g.keyed && !g.loopback && !here(r) {
 			refuse(w, http.StatusForbidden, "give --admin-key to look at this from other machines")
 			return
 		}
@@ -63,6 +63,17 @@ func (g guard) closed(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	}))
+}
+
+// here tells whether a request comes from this machine: over loopback, to a
+// name of loopback (see open), and not handed on by a proxy.
+func here(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
+		if r.Header.Get(name) != "" {
+			return false
+		}
+	}
+	return local(hostOf(r.RemoteAddr)) && local(hostOf(r.Host))
 }
 
 // knows takes the key as a bearer token, and as a password since a browser can

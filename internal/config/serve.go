@@ -79,7 +79,7 @@ type Bounds struct {
 // Watching is what can be seen of a running Segno.
 type Watching struct {
 	Admin        string `default:"127.0.0.1:9464" placeholder:"ADDR" group:"watch" help:"Address of metrics, health and dashboard; if taken, any free port; off: none. Default ${default}."`
-	AdminKey     string `name:"admin-key" placeholder:"KEY" group:"watch" help:"Key for the dashboard on other addresses than loopback; better given as SEGNO_ADMIN_KEY."`
+	AdminKey     string `name:"admin-key" placeholder:"KEY" group:"watch" help:"Key for the dashboard; without one only this machine sees more than metrics and health. Better given as SEGNO_ADMIN_KEY."`
 	ShowPayloads bool   `name:"show-payloads" group:"watch" help:"Show what messages say in the dashboard and to dump."`
 	LogFormat    string `name:"log-format" default:"text" enum:"text,json" placeholder:"FORMAT" group:"watch" help:"Form of the log on stderr: ${enum}. Default ${default}."`
 	LogLevel     string `name:"log-level" default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" group:"watch" help:"Least level that is logged: ${enum}. Default ${default}."`

@@ -12,6 +12,7 @@ const meaning = {
   gone: "the stream had been dropped; the call was answered by an error",
   unknown: "the cursor is not known here",
   dead: "the client came back to a stream it had been told is unknown",
+  other: "none of these",
 };
 
 const $ = (id) => document.getElementById(id);
@@ -116,7 +117,7 @@ function drawServers(status) {
 
 function drawResumes(resumes) {
   const all = Object.values(resumes).reduce((a, b) => a + b, 0);
-  const rows = Object.keys({ ...Object.fromEntries(Object.keys(meaning).slice(0, 6).map((k) => [k, 0])), ...resumes }).map((result) => {
+  const rows = Object.keys({ ...Object.fromEntries(Object.keys(meaning).map((k) => [k, 0])), ...resumes }).map((result) => {
     const n = resumes[result] || 0;
     const part = all ? 100 * n / all : 0;
     const svg = element("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, element("rect", { class: "kept", x: 0, y: 0, height: 8, width: part.toFixed(2) }));
