@@ -25,38 +25,50 @@ func TestEveryCut(t *testing.T) {
 	}
 }
 
+// atOnce is how many cuts are made in one session.
+const atOnce = 60
+
 func everyCut(t *testing.T, asked, how string) {
-	k := knobs{retainEvents: 10000, repost: time.Minute, grace: 5 * time.Minute, ask: 10 * time.Minute, orphan: time.Hour, retainAge: 15 * time.Minute}
-	w := newWorld(0, inMemory{memlog.New()}, k)
-	w.start()
-	c := newClient(w, person{who: "ann", asked: asked})
-	c.initialize()
-	whole := c.counted(cut{})
-	whole.chain.conn.wait(10 * time.Second)
-	length := whole.chain.conn.link.Down()
-	if length < 500 {
-		t.Fatalf("the whole answer has %d bytes", length)
-	}
-	for at := int64(1); at <= length; at++ {
-		one := c.counted(cut{how: how, down: at})
-		for range rounds {
-			one.chain.conn.wait(10 * time.Second)
-			if one.followed() && len(one.outcomes) > 0 {
-				break
-			}
-			one.follow()
+	length := int64(0)
+	for from := int64(1); from <= max(length, 1); from += atOnce {
+		w := newWorld(0, inMemory{memlog.New()}, knobs{
+			retainEvents: 10000, repost: time.Minute, grace: 5 * time.Minute, ask: 10 * time.Minute, orphan: time.Hour, retainAge: 15 * time.Minute,
+		})
+		w.start()
+		c := newClient(w, person{who: "ann", asked: asked})
+		c.initialize()
+		whole := c.counted(cut{})
+		whole.chain.conn.wait(10 * time.Second)
+		if length = whole.chain.conn.link.Down(); length < 500 {
+			t.Fatalf("the whole answer has %d bytes", length)
 		}
-		one.checkWhole(t, at)
+		for at := from; at < from+atOnce && at <= length; at++ {
+			c.cutAt(t, how, at)
+		}
+		c.delete()
+		time.Sleep(time.Millisecond)
+		w.end(0)
+		w.store.forget()
+		w.checkSaid()
+		w.checkSeen()
+		for _, f := range w.faults {
+			t.Errorf("%s: %s", f.check, f.text)
+		}
 	}
-	c.delete()
-	time.Sleep(time.Millisecond)
-	w.end(0)
-	w.store.forget()
-	w.checkSaid()
-	w.checkSeen()
-	for _, f := range w.faults {
-		t.Errorf("%s: %s", f.check, f.text)
+}
+
+// cutAt makes a call whose stream is cut at a byte, and follows it to its end.
+func (c *client) cutAt(t *testing.T, how string, at int64) {
+	t.Helper()
+	k := c.counted(cut{how: how, down: at})
+	for range rounds {
+		k.chain.conn.wait(10 * time.Second)
+		if k.followed() && len(k.outcomes) > 0 {
+			break
+		}
+		k.follow()
 	}
+	k.checkWhole(t, at)
 }
 
 // counted makes a call with reports and a result.

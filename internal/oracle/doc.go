@@ -1,7 +1,7 @@
 // Package oracle runs the whole product with random clients, cuts, crashes and
 // servers, and compares what every client saw with a model. It is all tests:
 //
-//	go test ./internal/oracle                                some hundred seeds
+//	go test ./internal/oracle                                five hundred seeds, every cut, kills
 //	go test ./internal/oracle -run TestSeeds -seed 17 -v     one of them, with its story
 //	go test ./internal/oracle -run TestSeeds -for 10m        as many as fit
 //

@@ -190,7 +190,7 @@ func (w *world) checkNothingLeft(ending string) {
 			kids++
 		}
 	}
-	mem := w.seg.srv.Sessions().InMemory()
+	mem := w.seg.srv.Live()
 	names, err := w.seg.gate.Sessions(context.Background(), "", 1000)
 	if kids > unsure || len(mem) > unsure || len(names) > unsure || err != nil {
 		w.broken("", "left over", "after all sessions ended there are %d servers, %d sessions in memory, %d in the log (%v)", kids, len(mem), len(names), err)

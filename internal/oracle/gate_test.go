@@ -68,9 +68,15 @@ func (g *gate) Claim(ctx context.Context, s string, create bool) (eventlog.Claim
 	c, err := g.inner.Claim(ctx, s, create)
 	g.hist.mu.Lock()
 	defer g.hist.mu.Unlock()
-	if err == nil {
-		g.hist.terms[c.Fence] = c.Term
+	if err != nil {
+		return c, err
 	}
+	for fence, term := range g.hist.terms {
+		if term == c.Term || fence == c.Fence {
+			g.hist.w.broken("", "term", "a claim gives fence %d and term %s, which were given before", c.Fence, c.Term)
+		}
+	}
+	g.hist.terms[c.Fence] = c.Term
 	return c, err
 }
 

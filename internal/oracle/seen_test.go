@@ -410,7 +410,8 @@ func (v *view) settled(e *entry, at moment) bool {
 
 // notice checks that a gap is told as it is.
 func (v *view) notice(e *seen, c cursor, g gapTold, n int) bool {
-	if v.told != 0 || g.Stream != c.stream || g.Next != c.seq+1 || g.After < v.at || g.Next <= g.After {
+	chained := v.told == 0 || g.After == v.told-1 // another reason, another notice
+	if !chained || g.Stream != c.stream || g.Next != c.seq+1 || g.After < v.at || g.Next <= g.After {
 		v.broken("gap", "at %d it is told %s with the id %s", v.at, e.data, v.w.place(e.id))
 		return false
 	}
