@@ -341,6 +341,39 @@ func (tr *tree) names() (wrong []string) {
 	return wrong
 }
 
+// public finds types of internal packages in the signatures of what users of
+// the module call: nobody else can name them. An alias gives one a name.
+func (tr *tree) public() (wrong []string) {
+	for _, s := range tr.files {
+		if s.test || s.dir == "cmd/segno" || strings.Contains("/"+s.dir+"/", "/internal/") {
+			continue
+		}
+		hidden := map[string]bool{}
+		for _, imp := range s.file.Imports {
+			if p := strings.Trim(imp.Path.Value, `"`); strings.Contains(p, "/internal/") {
+				hidden[path.Base(p)] = true
+			}
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !f.Name.IsExported() {
+				continue
+			}
+			ast.Inspect(f.Type, func(n ast.Node) bool {
+				sel, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				if id, ok := sel.X.(*ast.Ident); ok && hidden[id.Name] {
+					wrong = append(wrong, fmt.Sprintf("%s: %s has %s.%s in its signature", tr.fset.Position(f.Pos()), f.Name.Name, id.Name, sel.Sel.Name))
+				}
+				return false
+			})
+		}
+	}
+	return wrong
+}
+
 func report(t *testing.T, wrong []string) {
 	t.Helper()
 	for _, w := range wrong {
@@ -351,6 +384,7 @@ func report(t *testing.T, wrong []string) {
 func TestImportsGoOneWay(t *testing.T)       { report(t, parse(t, ".").imports()) }
 func TestSizesStayWithinLimits(t *testing.T) { report(t, parse(t, ".").sizes()) }
 func TestNamesAndDocs(t *testing.T)          { report(t, parse(t, ".").names()) }
+func TestPublicSignatures(t *testing.T)      { report(t, parse(t, ".").public()) }
 
 // TestExceptionsAreNeeded keeps the list of exceptions from growing old.
 func TestExceptionsAreNeeded(t *testing.T) {
@@ -393,12 +427,13 @@ func TestRulesBite(t *testing.T) {
 	write("internal/sse/a.go", "package x\nimport _ \"github.com/cockroachdb/pebble/v2/vfs\"\n")
 	write("internal/wire/a.go", "package x\nimport _ \"example.org/new\"\n")
 	write("internal/quirks/util.go", "package x\nfunc long() {\n"+strings.Repeat("\n", maxFile)+"}\n")
+	write("api.go", "package x\nimport \""+module+"/internal/wire\"\nfunc Bad() wire.Conn { return nil }\nfunc fine() wire.Conn { return nil }\n")
 	write("internal/quirks/b.go", "package x\ntype wide interface { A(); B(); C(); D(); E(); F() }\n")
 	for i := range maxFiles + 1 {
 		write(fmt.Sprintf("internal/admin/f%d.go", i), "package x\n")
 	}
 	tr := parse(t, root)
-	all := strings.Join(slices.Concat(tr.imports(), tr.sizes(), tr.names()), "\n")
+	all := strings.Join(slices.Concat(tr.imports(), tr.sizes(), tr.names(), tr.public()), "\n")
 	for _, want := range []string{
 		"internal/front/websocket may not import internal/front/streamable",
 		"internal/upstream/process may not import internal/session",
@@ -413,6 +448,7 @@ func TestRulesBite(t *testing.T) {
 		"interface wide has 6 methods",
 		"internal/admin: 16 files, at most 15",
 		"package internal/sse has no doc comment",
+		"api.go:3:1: Bad has wire.Conn in its signature",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the rules did not say %q\nthey said:\n%s", want, all)

@@ -21,6 +21,9 @@ type Identity = access.Identity
 // Meter takes what is counted and measured.
 type Meter = metric.Meter
 
+// Metric names one thing that a Meter takes.
+type Metric = metric.Name
+
 // Tracer is told when calls begin and end.
 type Tracer = session.Tracer
 

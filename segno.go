@@ -89,8 +89,15 @@ func (s *Server) assemble(upstream Upstream, door *access.Door) (err error) {
 // ServeHTTP serves the endpoint and what is below it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Sessions are the sessions behind the server, for segno's own command.
-func (s *Server) Sessions() *session.Manager { return s.sessions }
+// Vitals is what only the process that runs a session knows of it.
+type Vitals = session.Vitals
+
+// Seat is a connection to a stream, as it is shown.
+type Seat = session.Seat
+
+// Live tells about the sessions that are in memory, by the name under which the
+// Log has them. That name is no secret, and no session id.
+func (s *Server) Live() map[string]Vitals { return s.sessions.InMemory() }
 
 // Refuse makes the server take no new sessions: initialize is answered 503.
 // What is there goes on.

@@ -104,7 +104,8 @@ func body(t *testing.T, res *http.Response) string {
 }
 
 func TestZeroOptionsServe(t *testing.T) {
-	web := httptest.NewServer(newServer(t, answering(plain), segno.Options{}))
+	server := newServer(t, answering(plain), segno.Options{})
+	web := httptest.NewServer(server)
 	defer web.Close()
 	res := post(t, web.Client(), web.URL+"/mcp", "", initialize)
 	session := res.Header.Get("Mcp-Session-Id")
@@ -119,6 +120,15 @@ func TestZeroOptionsServe(t *testing.T) {
 		if got := body(t, res); res.StatusCode != http.StatusNotFound || !strings.Contains(got, "the MCP endpoint is /mcp") {
 			t.Errorf("%s: %s, %s", path, res.Status, got)
 		}
+	}
+	live := server.Live()
+	for name, v := range live {
+		if strings.Contains(session, name) || !v.Child || time.Since(v.Seen) > time.Minute {
+			t.Errorf("%s lives as %s: %+v", session, name, v)
+		}
+	}
+	if len(live) != 1 {
+		t.Errorf("%d sessions live", len(live))
 	}
 	if res := post(t, web.Client(), web.URL+"/mcp/ack", session, `{"lastEventId":"x"}`); res.StatusCode != http.StatusBadRequest {
 		t.Errorf("ack: %s", res.Status)

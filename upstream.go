@@ -16,6 +16,12 @@ import (
 // Remote returns.
 type Upstream = session.Upstream
 
+// Conn is a connection to an MCP server.
+type Conn = wire.Conn
+
+// Message is a JSON-RPC message as it came, and what is known of it.
+type Message = wire.Message
+
 // Program is an MCP server on standard input and output, started once for each
 // session, or once for each principal. Set its fields before New.
 type Program struct {
@@ -36,7 +42,7 @@ func (p *Program) command() *process.Command {
 }
 
 // Connect starts the program.
-func (p *Program) Connect(ctx context.Context, label string) (wire.Conn, error) {
+func (p *Program) Connect(ctx context.Context, label string) (Conn, error) {
 	return p.command().Connect(ctx, label)
 }
 
@@ -78,7 +84,7 @@ const funcWait = 5 * time.Second
 func (f *function) Fingerprint() string { return "func:" + f.name }
 
 // Connect calls the function in a goroutine of its own.
-func (f *function) Connect(context.Context, string) (wire.Conn, error) {
+func (f *function) Connect(context.Context, string) (Conn, error) {
 	toServer := newPipe()
 	fromServer, toClient := io.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())

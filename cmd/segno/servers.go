@@ -148,7 +148,7 @@ func orNever(d time.Duration) time.Duration {
 var errDraining = errors.New("draining: no new sessions are taken")
 
 func (one *served) view() admin.Source {
-	return &admin.View{Log: one.log, Live: one.server.Sessions().InMemory, Why: func() error {
+	return &admin.View{Log: one.log, Live: one.server.Live, Why: func() error {
 		if one.draining.Load() {
 			return errDraining
 		}
