@@ -43,7 +43,13 @@ func Gap(level, stream, reason string, g eventlog.Gap) []byte {
 	}
 	p := append([]byte(nil), `{"level":`...)
 	p = wire.AppendQuoted(p, level)
-	p = append(p, `,"logger":"segno","data":{"gap":{"stream":`...)
+	p = append(p, `,"logger":"segno","data":{"gap":`...)
+	p = append(appendGap(p, stream, reason, g), "}}"...)
+	return wire.AppendNotification(nil, wire.LogNote, p)
+}
+
+func appendGap(p []byte, stream, reason string, g eventlog.Gap) []byte {
+	p = append(p, `{"stream":`...)
 	p = wire.AppendQuoted(p, stream)
 	p = append(p, `,"reason":`...)
 	p = wire.AppendQuoted(p, reason)
@@ -55,8 +61,7 @@ func Gap(level, stream, reason string, g eventlog.Gap) []byte {
 		p = append(p, `,"lost":`...)
 		p = strconv.AppendUint(p, g.Lost, 10)
 	}
-	p = append(p, "}}}"...)
-	return wire.AppendNotification(nil, wire.LogNote, p)
+	return append(p, '}')
 }
 
 // UnknownOutcome is the error for a call of which nobody knows whether its
@@ -110,14 +115,10 @@ func WithLastLine(why, stderr string) string {
 }
 
 // GapOutcome is the error that ends a call whose client wants none with a hole.
-func GapOutcome(id []byte, stream string, g eventlog.Gap) []byte {
-	d := append([]byte(nil), `{"outcome":"unknown","gap":{"stream":`...)
-	d = wire.AppendQuoted(d, stream)
-	d = append(d, `,"after":`...)
-	d = strconv.AppendUint(d, g.After, 10)
-	d = append(d, `,"lost":`...)
-	d = strconv.AppendUint(d, g.Lost, 10)
-	d = append(d, "}}"...)
+// It tells of the hole in the words of its notice.
+func GapOutcome(id []byte, stream, reason string, g eventlog.Gap) []byte {
+	d := append([]byte(nil), `{"outcome":"unknown","gap":`...)
+	d = append(appendGap(d, stream, reason, g), '}')
 	return wire.AppendError(nil, id, wire.CodeInternal, "events of the call are lost, and it was cancelled as asked by Segno-On-Gap: error", d)
 }
 

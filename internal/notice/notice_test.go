@@ -31,7 +31,7 @@ func TestEveryNoticeIsAMessage(t *testing.T) {
 		for name, raw := range map[string][]byte{
 			"unknown":      UnknownOutcome([]byte(id), nasty, nasty),
 			"not executed": NotExecuted([]byte(id), nasty, ""),
-			"gap":          GapOutcome([]byte(id), nasty, eventlog.Gap{After: 1, Lost: 2}),
+			"gap":          GapOutcome([]byte(id), nasty, nasty, eventlog.Gap{After: 1, Lost: 2}),
 			"cancel":       Cancel([]byte(id), nasty),
 			"notice":       Gap(nasty, nasty, nasty, eventlog.Gap{}),
 		} {

@@ -66,12 +66,17 @@ func (s *Session) open(ctx context.Context) error {
 
 // Open finds a session by the id its client sent. eventlog.ErrNoSession says
 // that it is unknown, ended or another principal's; nobody can tell which, as
-// the principal is part of the name that is looked up.
+// the principal is part of the name that is looked up. One that another instance
+// made is counted: its client was sent to the wrong one.
 func (m *Manager) Open(ctx context.Context, principal, id string) (*Session, error) {
 	if !plausibleID(id) {
 		return nil, eventlog.ErrNoSession
 	}
-	return m.byName(ctx, nameOf(principal, id))
+	s, err := m.byName(ctx, nameOf(principal, id))
+	if errors.Is(err, eventlog.ErrNoSession) && id[:instanceLen] != m.inst {
+		m.meter.Add(metric.ForeignResumes, "", 1)
+	}
+	return s, err
 }
 
 // byName returns the session, loading it from the log if need be; several who
@@ -120,6 +125,9 @@ func (m *Manager) load(ctx context.Context, name string) (*Session, error) {
 		return nil, err
 	}
 	m.list(s)
+	if s.rec.owner() != m.inst {
+		s.change(func(r *record) { r.Owner = m.inst })
+	}
 	return s, nil
 }
 

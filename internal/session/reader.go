@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -48,7 +49,7 @@ type Reader struct {
 	mute   bool // its connection can carry an outcome and nothing else
 
 	rest     eventlog.Page // read and not yet delivered
-	gap      *gap          // to be told before the next event
+	gaps     []gap         // to be told before the next event, by place
 	liveFrom uint64        // Live: what is not pinned up to here is left out
 	only     bool          // Fail: only the outcome is wanted now
 	first    *Delivery     // looked at already, see peek
@@ -65,6 +66,7 @@ type Reader struct {
 	left      bool
 }
 
+// gap is a run of events that are missing for one reason.
 type gap struct {
 	eventlog.Gap
 	reason string
@@ -190,18 +192,26 @@ func (r *Reader) next(ctx context.Context) (Delivery, error) {
 			}
 			continue
 		}
-		if r.gap != nil {
-			next := r.follow.At()
-			if len(r.rest.Events) > 0 {
-				next = r.rest.Events[0].Seq
-			}
-			return r.tell(ctx, next)
+		if len(r.gaps) > 0 {
+			return r.tell(ctx, cmp.Or(r.upcoming(), r.follow.At()))
 		}
 		d := Delivery{Term: r.rest.Term, Events: r.run()}
 		r.skip()
-		d.Ended = r.over && len(r.rest.Events) == 0 && r.gap == nil
+		d.Ended = r.over && len(r.rest.Events) == 0 && len(r.gaps) == 0
 		return d, nil
 	}
+}
+
+// upcoming is the seq of the next event that was read and will be delivered, 0
+// if there is none.
+func (r *Reader) upcoming() uint64 {
+	switch {
+	case r.first != nil && len(r.first.Events) > 0:
+		return r.first.Events[0].Seq
+	case len(r.rest.Events) > 0:
+		return r.rest.Events[0].Seq
+	}
+	return 0
 }
 
 // read takes the next page. again is false if d is to be delivered instead.
@@ -218,7 +228,7 @@ func (r *Reader) read(ctx context.Context) (d Delivery, again bool, err error) {
 		r.rest = step.Page
 		r.over = step.Page.Events[len(step.Page.Events)-1].Kind == eventlog.End
 		return Delivery{}, true, nil
-	case r.gap != nil:
+	case len(r.gaps) > 0:
 		d, err = r.tell(ctx, step.Page.Top+1)
 		return d, false, err
 	}
@@ -289,20 +299,16 @@ func (r *Reader) missed(ctx context.Context, g eventlog.Gap, reason string) erro
 		}
 		r.liveFrom = info.Top
 	case Fail:
-		r.fail(g)
+		r.only = !r.Own()
 	}
 	return nil
 }
 
 // fail ends the calls of the stream that still run, as the client wants no
-// outcome with a hole before it.
-func (r *Reader) fail(g eventlog.Gap) {
-	if r.Own() {
-		return
-	}
-	r.only = true
+// outcome with a hole before it. Their outcome speaks of the hole as it is told.
+func (r *Reader) fail(g *gap) {
 	for _, c := range r.st.s.callsOf(r.st) {
-		r.st.s.cancel(c, "events of the call are lost", notice.GapOutcome(c.id, r.Stream(), g), "error")
+		r.st.s.cancel(c, "events of the call are lost", notice.GapOutcome(c.id, r.Stream(), g.reason, g.Gap), "error")
 	}
 }
 
@@ -318,20 +324,26 @@ func (r *Reader) reason() string {
 	return notice.Retention
 }
 
-// widen adds to the gap that is to be told.
+// widen adds to what is to be told. What is missing for another reason than what
+// is missing before it is a gap of its own.
 func (r *Reader) widen(g eventlog.Gap, reason string) {
-	if r.gap == nil {
-		r.gap = &gap{Gap: g, reason: reason}
+	n := len(r.gaps) - 1
+	if n < 0 || r.gaps[n].reason != reason {
+		r.gaps = append(r.gaps, gap{g, reason})
 		return
 	}
-	r.gap.Next = g.Next
-	r.gap.Lost += g.Lost
+	r.gaps[n].Next = g.Next
+	r.gaps[n].Lost += g.Lost
 }
 
-// tell makes the notice of the gap. Its id is the place just before what follows.
+// tell makes the notice of the first gap. Its id is the place just before what
+// follows: the next gap, or the event next.
 func (r *Reader) tell(ctx context.Context, next uint64) (Delivery, error) {
-	g := r.gap
+	g := r.gaps[0]
 	g.Next = next
+	if len(r.gaps) > 1 {
+		g.Next = r.gaps[1].After + 1
+	}
 	info, err := r.st.s.m.log.Stat(ctx, r.st.key)
 	if errors.Is(err, eventlog.ErrNoStream) {
 		return Delivery{Ended: true}, nil
@@ -339,14 +351,16 @@ func (r *Reader) tell(ctx context.Context, next uint64) (Delivery, error) {
 	if err != nil {
 		return Delivery{}, err
 	}
-	r.gap = nil
+	if r.gaps = r.gaps[1:]; r.only {
+		r.fail(&g)
+	}
 	r.handsOut(true)
 	s := r.st.s
 	s.m.meter.Add(metric.Gaps, g.reason, 1)
 	s.log.Warn("events are missing", "stream", r.Stream(), "reason", g.reason, "after", g.After, "next", g.Next, "lost", g.Lost)
 	return Delivery{
 		Notice:   notice.Gap(s.Level(), r.Stream(), g.reason, g.Gap),
-		NoticeID: idAt(info, r.Stream(), next-1, random(eventlog.AgainLen)),
+		NoticeID: idAt(info, r.Stream(), g.Next-1, random(eventlog.AgainLen)),
 	}, nil
 }
 

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -23,6 +24,7 @@ import (
 type record struct {
 	Version    int             `json:"v"`
 	Public     string          `json:"public"`
+	Owner      string          `json:"owner,omitempty"` // the instance that it is with; empty: that made it
 	Principal  string          `json:"principal"`
 	Created    time.Time       `json:"created"`
 	Own        string          `json:"own"`  // the session's own stream
@@ -42,6 +44,8 @@ type record struct {
 }
 
 const recordVersion = 1
+
+func (r *record) owner() string { return cmp.Or(r.Owner, r.Public[:instanceLen]) }
 
 func (r *record) encode() []byte {
 	b, err := json.Marshal(r)
@@ -108,7 +112,11 @@ func NewInstance() string { return word(instanceLen) }
 func publicOf(id string) string { return id[:instanceLen+publicLen] }
 
 func plausibleID(id string) bool {
-	return len(id) == instanceLen+publicLen+1+secretLen && strings.IndexByte(id, '-') == instanceLen+publicLen
+	if len(id) != instanceLen+publicLen+1+secretLen || id[instanceLen+publicLen] != '-' {
+		return false
+	}
+	inWord := func(r rune) bool { return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' }
+	return strings.TrimFunc(publicOf(id), inWord) == ""
 }
 
 // nameOf is a session's name in the log. It holds the principal, so a session

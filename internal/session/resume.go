@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -39,11 +40,14 @@ type Resumption struct {
 	AnswerID string
 	Answers  [][]byte
 	// For the log line.
-	Stream       string
-	After, First uint64
-	Top          uint64
-	Floor        uint64 // all that retention may drop is gone up to here
-	Instance     string // that made the session
+	Stream  string
+	After   uint64 // the cursor's place
+	First   uint64 // the first event after it that is kept and will be sent, 0 if there is none yet
+	Top     uint64
+	Evicted uint64 // how many events after the cursor retention dropped
+	Oldest  uint64 // the first of them, 0 if there is none
+	Floor   uint64 // of what retention may drop, all up to here is gone
+	Owner   string // the instance that the session was with until now
 }
 
 // Resume attaches a connection at the place its cursor names. A cursor that
@@ -55,8 +59,10 @@ func (s *Session) Resume(ctx context.Context, lastEventID string, p Policy) (*Re
 		return nil, err
 	}
 	s.m.meter.Add(metric.Resumes, r.Result, 1)
-	r.Instance = s.rec.Public[:instanceLen]
-	if r.Instance != s.m.inst {
+	s.mu.Lock()
+	r.Owner, s.from = s.from, s.m.inst
+	s.mu.Unlock()
+	if r.Owner != s.m.inst {
 		s.m.meter.Add(metric.ForeignResumes, "", 1)
 	}
 	return r, nil
@@ -111,7 +117,7 @@ func (s *Session) dropped(c eventlog.Cursor, info eventlog.Info) *Resumption {
 
 func (s *Session) resumeAt(ctx context.Context, c eventlog.Cursor, info eventlog.Info, p Policy) (*Resumption, error) {
 	place, holds := info.Place(c)
-	r := &Resumption{Stream: c.Stream, After: place, Top: info.Top, Floor: info.Floor, First: place + 1}
+	r := &Resumption{Stream: c.Stream, After: place, Top: info.Top, Floor: info.Floor}
 	if holds {
 		s.proves(c.Stream, place, info)
 	}
@@ -122,27 +128,25 @@ func (s *Session) resumeAt(ctx context.Context, c eventlog.Cursor, info eventlog
 	reader := s.attach(s.streamFor(c.Stream), place, p, false)
 	r.PrimingID = idAt(info, c.Stream, place, random(eventlog.AgainLen))
 	reader.handsOut(true)
+	var first *Delivery
+	var err error
 	if !holds {
-		r.Result, r.Reader = Diverged, reader
-		err := reader.missed(ctx, eventlog.Gap{After: place, Next: place + 1, Lost: c.Seq - min(c.Seq, place)}, notice.Store)
-		if err != nil {
-			reader.Close()
-		}
-		return r, err
+		err = reader.missed(ctx, eventlog.Gap{After: place, Next: place + 1, Lost: c.Seq - min(c.Seq, place)}, notice.Store)
 	}
-	first, err := reader.peek(ctx)
+	if err == nil {
+		first, err = reader.peek(ctx)
+	}
+	if err == nil && first.Ended && len(first.Events) == 0 {
+		return s.nothing(ctx, r, reader, c)
+	}
+	if err == nil {
+		r.First, r.Reader = reader.upcoming(), reader
+		err = s.judge(ctx, r, holds, info)
+	}
 	if err != nil {
 		reader.Close()
 		return nil, err
 	}
-	if first.Ended && len(first.Events) == 0 {
-		return s.nothing(ctx, r, reader, c)
-	}
-	if r.Result, err = s.judge(ctx, r, first, info); err != nil {
-		reader.Close()
-		return nil, err
-	}
-	r.Reader = reader
 	return r, nil
 }
 
@@ -162,41 +166,51 @@ func (s *Session) nothing(ctx context.Context, r *Resumption, reader *Reader, c 
 	return r, err
 }
 
-// judge names the result.
-func (s *Session) judge(ctx context.Context, r *Resumption, first *Delivery, info eventlog.Info) (string, error) {
-	if len(first.Events) > 0 {
-		r.First = first.Events[0].Seq
-	}
-	lost, err := s.holes(ctx, eventlog.Key{Session: s.name, Stream: r.Stream}, r.After, info)
+// judge names the result and counts what is missing and what is replayed.
+func (s *Session) judge(ctx context.Context, r *Resumption, holds bool, info eventlog.Info) (err error) {
+	r.Evicted, r.Oldest, err = s.holes(ctx, eventlog.Key{Session: s.name, Stream: r.Stream}, r.After, info)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if first.Wait && lost == 0 {
-		return Current, nil
+	switch {
+	case !holds:
+		r.Result = Diverged
+	case r.Evicted > 0:
+		r.Result = Evicted
+	case r.First == 0:
+		r.Result = Current
+		return nil
+	default:
+		r.Result = Exact
 	}
-	s.m.meter.Observe(metric.ResumeReplayed, "", float64(info.Top-min(info.Top, r.After+lost)))
-	if lost > 0 {
-		return Evicted, nil
+	replayed := info.Top - min(info.Top, r.After+r.Evicted)
+	if r.Result != Exact && r.Reader.policy != Oldest {
+		replayed = 0
 	}
-	return Exact, nil
+	s.m.meter.Observe(metric.ResumeReplayed, "", float64(replayed))
+	return nil
 }
 
-// holes counts what is missing after a place. All holes lie before the floor,
-// where only what is pinned is left, so this reads little.
-func (s *Session) holes(ctx context.Context, k eventlog.Key, place uint64, info eventlog.Info) (lost uint64, err error) {
+// holes counts what is missing after a place and names the first of it. All
+// holes lie before the floor, where only what is pinned is left, so this reads
+// little.
+func (s *Session) holes(ctx context.Context, k eventlog.Key, place uint64, info eventlog.Info) (lost, first uint64, err error) {
 	for place < info.Floor {
 		page, err := s.m.log.Read(ctx, k, place, pageBytes)
 		if err != nil || len(page.Events) == 0 {
-			return lost, err
+			return lost, first, err
 		}
 		for i := range page.Events {
-			lost += page.Events[i].Seq - place - 1
+			if n := page.Events[i].Seq - place - 1; n > 0 {
+				lost += n
+				first = cmp.Or(first, place+1)
+			}
 			if place = page.Events[i].Seq; place >= info.Floor {
 				break
 			}
 		}
 	}
-	return lost, nil
+	return lost, first, nil
 }
 
 // proves takes a cursor as the proof that the client has what is before it.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/segno-mcp/segno/eventlog"
 	"github.com/segno-mcp/segno/eventlog/memlog"
+	"github.com/segno-mcp/segno/internal/metric"
+	"github.com/segno-mcp/segno/internal/notice"
 )
 
 func progressLine(token string, n int) string {
@@ -57,6 +59,19 @@ func TestField16_17_18_ResumeAtEveryPlace(t *testing.T) {
 			}
 			if res.Result != result || !last.Wait {
 				t.Errorf("place %d: %s, then %+v", place, res.Result, last)
+			}
+			first, evicted, oldest := max(place, 8)+1, 8-min(place, 8), uint64(0)
+			if place == 0 {
+				evicted = 7
+			}
+			if evicted > 0 {
+				oldest = 9 - evicted
+			}
+			if place == 13 {
+				first = 0
+			}
+			if res.First != first || res.Evicted != evicted || res.Oldest != oldest || res.Top != 13 || res.Floor != 8 {
+				t.Errorf("place %d: %+v", place, res)
 			}
 			same(t, got, want...)
 		}
@@ -209,7 +224,8 @@ func TestResumeOfACancelledCallThatAsked(t *testing.T) {
 
 func TestPolicyLive(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b := newBench(t, Options{Limits: Limits{RetainEvents: 5}})
+		n := newTally()
+		b := newBench(t, Options{Limits: Limits{RetainEvents: 5}, Meter: n})
 		s, srv := b.open()
 		c := b.tool(s, `1`)
 		m := srv.recv()
@@ -221,11 +237,17 @@ func TestPolicyLive(t *testing.T) {
 		}
 		res := b.resume(s, b.cursor(s, c.Stream, 1), Live)
 		got, _ := now(t, res.Reader)
-		if res.Result != Evicted || len(got) != 2 {
-			t.Fatalf("%s: %q", res.Result, got)
+		if res.Result != Evicted || res.First != 2 || res.Evicted != 5 || res.Oldest != 3 || res.Top != 12 || len(got) != 3 {
+			t.Fatalf("%+v: %q", res, got)
 		}
 		contains(t, got[0], "elicitation/create")
-		contains(t, got[1], `"after":2,"next":13,"lost":10`)
+		contains(t, got[1], `"reason":"retention","after":2,"next":8,"lost":5`)
+		contains(t, got[2], `"reason":"policy","after":7,"next":13,"lost":5`)
+		for _, reason := range []string{notice.Retention, notice.Policy} {
+			if got := n.labelled(metric.Gaps, reason); got != 1 {
+				t.Errorf("%d gaps by %s counted", got, reason)
+			}
+		}
 		srv.progress(m, 99)
 		got, _ = now(t, res.Reader)
 		same(t, got, progressLine("1", 99))
@@ -267,16 +289,18 @@ func TestPolicyError(t *testing.T) {
 		res := b.resume(s, b.cursor(s, c.Stream, 2), Fail)
 		got := collect(t, res.Reader)
 		res.Reader.Close()
-		if res.Result != Evicted || len(got) != 2 {
-			t.Fatalf("%s: %q", res.Result, got)
+		if res.Result != Evicted || res.First != 0 || res.Evicted != 4 || len(got) != 3 {
+			t.Fatalf("%+v: %q", res, got)
 		}
-		contains(t, got[0], `"reason":"retention","after":2`, `"lost":9`)
-		contains(t, got[1], `"id":1,"error"`, "Segno-On-Gap", `"gap":{`)
+		hole := fmt.Sprintf(`"gap":{"stream":"%s","reason":"retention","after":2,"next":7,"lost":4}`, c.Stream)
+		contains(t, got[0], hole)
+		contains(t, got[1], `"reason":"policy","after":6,"next":12,"lost":5`)
+		contains(t, got[2], `"id":1,"error"`, "Segno-On-Gap", hole)
 		contains(t, string(srv.recv().Raw), "notifications/cancelled")
 		srv.answer(m, `{"late":1}`)
 		// It is the call's one outcome, for everybody.
 		again := b.answers(s, c)
-		if again[len(again)-1] != got[1] {
+		if again[len(again)-1] != got[2] {
 			t.Errorf("another connection got %q", again)
 		}
 
@@ -292,7 +316,7 @@ func TestPolicyError(t *testing.T) {
 		res = b.resume(s, b.cursor(s, c.Stream, 2), Fail)
 		got = collect(t, res.Reader)
 		res.Reader.Close()
-		if len(got) != 2 || got[1] != `{"jsonrpc":"2.0","id":2,"result":{}}` {
+		if len(got) != 3 || got[2] != `{"jsonrpc":"2.0","id":2,"result":{}}` {
 			t.Errorf("%q", got)
 		}
 	})
@@ -315,18 +339,19 @@ func TestDivergedThenByPolicy(t *testing.T) {
 		res = b.resume(s, unknownTerm, Live)
 		got, _ = now(t, res.Reader)
 		res.Reader.Close()
-		if len(got) != 1 {
-			t.Fatalf("%q", got)
+		if len(got) != 2 || res.Result != Diverged || res.Evicted != 0 {
+			t.Fatalf("%+v: %q", res, got)
 		}
-		contains(t, got[0], `"reason":"store","after":0,"next":5,"lost":6`)
+		contains(t, got[0], `"reason":"store","after":0,"next":2,"lost":3`)
+		contains(t, got[1], `"reason":"policy","after":1,"next":5,"lost":3`)
 
 		res = b.resume(s, unknownTerm, Fail)
 		got = collect(t, res.Reader)
 		res.Reader.Close()
-		if len(got) != 2 {
+		if len(got) != 3 {
 			t.Fatalf("%q", got)
 		}
-		contains(t, got[1], `"id":1,"error"`)
+		contains(t, got[2], `"id":1,"error"`, `"reason":"store","after":0,"next":2,"lost":3`)
 	})
 }
 
@@ -454,6 +479,50 @@ func TestField23_TheOutcomeStaysUntilItIsProven(t *testing.T) {
 		contains(t, got[0], `"lost":1`)
 		if got[1] != `{"jsonrpc":"2.0","id":1,"result":{"n":1}}` {
 			t.Errorf("the outcome is %s", got[1])
+		}
+	})
+}
+
+// A resume is foreign if its session was with another instance until now: not
+// after a restart under the same name, and once where it was taken over.
+func TestForeignResumes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		log := memlog.New()
+		b := newBench(t, Options{Log: log, Instance: "aaaa"})
+		s, srv := b.open()
+		c, _ := b.running(s, srv, `1`, 3)
+		id, cursor := s.ID(), b.cursor(s, c.Stream, 2)
+		for i, next := range []struct {
+			instance, owner string
+			foreign         int64
+		}{{"aaaa", "aaaa", 0}, {"bbbb", "aaaa", 1}, {"bbbb", "bbbb", 0}, {"aaaa", "bbbb", 1}} {
+			n := newTally()
+			b := newBench(t, Options{Log: log, Instance: next.instance, Meter: n})
+			s, err := b.m.Open(t.Context(), "anon", id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for round, owner := range []string{next.owner, next.instance} {
+				res := b.resume(s, cursor, Oldest)
+				res.Reader.Close()
+				if res.Owner != owner {
+					t.Errorf("process %d, resume %d: the session was with %s, want %s", i, round, res.Owner, owner)
+				}
+			}
+			if got := n.of(metric.ForeignResumes); got != next.foreign {
+				t.Errorf("process %d: %d foreign resumes counted, want %d", i, got, next.foreign)
+			}
+		}
+		n := newTally()
+		b = newBench(t, Options{Instance: "cccc", Meter: n})
+		for _, id := range []string{id, newID("aaaa"), newID("cccc"), "nonsense", "AAAA" + id[4:]} {
+			if _, err := b.m.Open(t.Context(), "anon", id); err != eventlog.ErrNoSession {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+		if got := n.of(metric.ForeignResumes); got != 2 {
+			t.Errorf("%d requests for sessions of others counted, want 2", got)
 		}
 	})
 }

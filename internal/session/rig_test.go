@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -351,21 +352,36 @@ func (f *flaky) Append(ctx context.Context, a eventlog.Append) error {
 
 // tally counts what is reported.
 type tally struct {
-	sums [64]atomic.Int64
-	keys map[metric.Name]int
+	sums   [64]atomic.Int64
+	keys   map[metric.Name]int
+	labels sync.Map
 }
 
 func newTally() *tally {
 	c := &tally{keys: map[metric.Name]int{}}
-	for _, m := range []metric.Name{metric.SessionsOpen, metric.StreamsOpen, metric.ChildrenRunning, metric.RetainedEvents, metric.Dropped, metric.Outcomes, metric.EvictedEvents, metric.Refused, metric.Gaps} {
+	for _, m := range []metric.Name{metric.SessionsOpen, metric.StreamsOpen, metric.ChildrenRunning, metric.RetainedEvents, metric.Dropped, metric.Outcomes, metric.EvictedEvents, metric.Refused, metric.Gaps, metric.ForeignResumes} {
 		c.keys[m] = len(c.keys) + 1
 	}
 	return c
 }
 
-func (c *tally) Add(m metric.Name, _ string, n float64) { c.sums[c.keys[m]].Add(int64(n)) }
-func (*tally) Observe(metric.Name, string, float64)     {}
-func (c *tally) of(m metric.Name) int64                 { return c.sums[c.keys[m]].Load() }
+func (c *tally) Add(m metric.Name, label string, n float64) {
+	c.sums[c.keys[m]].Add(int64(n))
+	sum, _ := c.labels.LoadOrStore(string(m)+label, new(atomic.Int64))
+	sum.(*atomic.Int64).Add(int64(n))
+}
+
+func (*tally) Observe(metric.Name, string, float64) {}
+
+func (c *tally) of(m metric.Name) int64 { return c.sums[c.keys[m]].Load() }
+
+func (c *tally) labelled(m metric.Name, label string) int64 {
+	sum, ok := c.labels.Load(string(m) + label)
+	if !ok {
+		return 0
+	}
+	return sum.(*atomic.Int64).Load()
+}
 
 // held is a log whose appends wait for a verdict while it has a gate.
 type held struct {

@@ -37,6 +37,7 @@ type Session struct {
 	name    string // in the log
 	claim   eventlog.Claim
 	account *account
+	from    string // the instance that it was with when it was last resumed; mu guards it
 	log     *slog.Logger
 	own     *stream
 	held    *retention.Held
@@ -71,7 +72,7 @@ type Session struct {
 // from now on.
 func (m *Manager) newSession(name string, rec *record, acc *account) *Session {
 	s := &Session{
-		m: m, name: name, rec: *rec, account: acc,
+		m: m, name: name, rec: *rec, account: acc, from: rec.owner(),
 		log:     m.logger.With("session", rec.Public, "principal", rec.Principal),
 		held:    retention.NewHeld(m.lim.HeldMax),
 		streams: map[string]*stream{}, kept: map[string]*kept{}, byID: map[string]*kept{},

@@ -241,12 +241,18 @@ func (x *exchange) session() (*session.Session, error) {
 	return s, nil
 }
 
-// policy is what the client wants after a gap. What is no policy is not worth
-// refusing a stream for.
+// policy is what the client wants after a gap. A value that is no policy is
+// said in the log and counted, and the default holds: a stream of a live session
+// is not refused, as clients would take the session for dead.
 func (x *exchange) policy() session.Policy {
 	switch p := session.Policy(x.r.Header.Get("Segno-On-Gap")); p {
 	case session.Oldest, session.Live, session.Fail:
 		return p
+	case "":
+	default:
+		x.f.meter.Add(metric.Errors, "on_gap", 1)
+		x.log().Warn("Segno-On-Gap is none of oldest, live and error: the default holds",
+			"value", p[:min(len(p), wire.MaxName)], "default", x.f.o.OnGap)
 	}
 	return x.f.o.OnGap
 }

@@ -16,9 +16,12 @@ func (v *view) report(why string) {
 		"events", v.events, "bytes", v.bytes, "first", v.from, "last", v.last)
 }
 
-// resumed says how a cursor was understood: after it, what is there from first
-// to top, and up to where retention has been.
+// resumed says how a cursor was understood: what of the events after it is sent
+// (from first to top), how many are gone and which of them is the oldest, up to
+// where retention has been in the stream, and with which instance the session
+// was until now. The instance that answers is an attribute of every line.
 func (x *exchange) resumed(res *session.Resumption) {
 	x.log().Info("resume", "result", res.Result, "stream", res.Stream, "after", res.After,
-		"first", res.First, "top", res.Top, "evicted", res.Floor, "made_by", res.Instance)
+		"first", res.First, "top", res.Top, "evicted", res.Evicted, "oldest_evicted", res.Oldest,
+		"floor", res.Floor, "owner", res.Owner)
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/session"
 	"github.com/segno-mcp/segno/internal/wire"
 )
@@ -315,4 +316,67 @@ func TestResumeTakesThePolicyOfItsHeader(t *testing.T) {
 			t.Errorf("the server got %s, want a cancel", c.Raw)
 		}
 	})
+}
+
+// With a hole, what is lost and what the client does not want are told apart,
+// and the log says how many of this client's events are gone.
+func TestField17_WhatIsLostAndWhatIsNotWantedAreToldApart(t *testing.T) {
+	for _, c := range []struct {
+		wants    string
+		counts   int64
+		contains []string
+	}{
+		{"live", 0, []string{`"reason":"retention","after":12,"next":27,"lost":14`, `"reason":"policy","after":26,"next":32,"lost":5`, `"result"`}},
+		{"error", 0, []string{`"reason":"retention","after":12,"next":27,"lost":14`, `"reason":"policy","after":26,"next":32,"lost":5`, `"reason":"retention","after":12,"next":27,"lost":14`}},
+		{"everything", 1, []string{`"reason":"retention","after":12,"next":27,"lost":14`, `"progress":26`, `"progress":27`, `"progress":28`, `"progress":29`, `"progress":30`, `"result"`}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &counter{}
+			r := newRig(t, setup{limits: session.Limits{RetainEvents: 5}, meter: n})
+			id, child := r.open("2025-11-25")
+			s := r.stream(r.post(id, callTool, `1`))
+			m := child.recv()
+			s.next()
+			last := ""
+			for i := 1; i <= 30; i++ {
+				child.progress(&m, i)
+				synctest.Wait()
+				if i <= 11 {
+					last = s.next().ID
+				}
+				if i == 11 {
+					r.net.Cut()
+					synctest.Wait()
+				}
+			}
+			q := r.request("GET", id, "")
+			q.Header.Set("Last-Event-ID", last)
+			q.Header.Set("Segno-On-Gap", c.wants)
+			s = r.stream(r.do(q))
+			s.next()
+			synctest.Wait()
+			if c.wants != "error" {
+				child.answer(&m, `{}`)
+			}
+			events := s.rest()
+			if len(events) != len(c.contains) {
+				t.Fatalf("%s: %q", c.wants, events)
+			}
+			for i, want := range c.contains {
+				if !strings.Contains(string(events[i].Data), want) {
+					t.Errorf("%s: event %d is %s, want %s", c.wants, i, events[i].Data, want)
+				}
+			}
+			first := "first=27"
+			if c.wants != "everything" {
+				first = "first=0"
+			}
+			if got := r.logs.lines("msg=resume", "result=evicted", "after=12", first, "top=31", "evicted=14", "oldest_evicted=13", "floor=26", "owner=test"); len(got) != 1 {
+				t.Errorf("%s: %q", c.wants, r.logs.lines("msg=resume"))
+			}
+			if got := n.of(metric.Errors, "on_gap"); got != c.counts || int64(len(r.logs.lines("Segno-On-Gap", "value=everything"))) != c.counts {
+				t.Errorf("%s: counted as no policy %d times", c.wants, got)
+			}
+		})
+	}
 }
