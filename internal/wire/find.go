@@ -21,7 +21,12 @@ func (m *Message) Find(path ...string) (Span, error) {
 			}
 		}
 		var err error
-		if at, err = find(m.Raw, at, name); err != nil {
+		if n == 1 && path[0] == "params" && m.inner.n > 0 && !m.inner.over {
+			at, err = m.inner.find(m.Raw, name)
+		} else {
+			at, err = find(m.Raw, at, name)
+		}
+		if err != nil {
 			return Span{}, err
 		}
 		if !at.Ok() {
@@ -105,4 +110,22 @@ func (m *Message) StringAt(path ...string) string {
 	}
 	s, _ := Unquote(m.Text(at))
 	return s
+}
+
+// find looks for a member among those that the scan noted.
+func (in *inner) find(b []byte, name string) (found Span, err error) {
+	for i := range in.at[:in.n] {
+		p := &in.at[i]
+		same, err := isName(b[p.name:p.end], name)
+		if err != nil {
+			return Span{}, err
+		}
+		if same && found.Ok() {
+			return Span{}, fmt.Errorf("member %q twice", name)
+		}
+		if same {
+			found = Span{int(p.from), int(p.to)}
+		}
+	}
+	return found, nil
 }

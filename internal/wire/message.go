@@ -31,7 +31,20 @@ type Message struct {
 	Params Span
 	Result Span
 	Error  Span
+
+	inner inner // the members of params
 }
+
+// inner is where the members of an object are, so that looking for one does
+// not go over the others' values again.
+type inner struct {
+	at   [6]place
+	n    int8
+	over bool // there are more
+}
+
+// place is where a member's name, without its quotes, and its value are.
+type place struct{ name, end, from, to int32 }
 
 // IDText is the id as it stands in the message, nil if there is none.
 func (m *Message) IDText() []byte { return m.Raw[m.ID.From:m.ID.To] }

@@ -25,6 +25,7 @@ var memberNames = [members]string{"jsonrpc", "id", "method", "params", "result",
 // top is what a scan of the top level found.
 type top struct {
 	at  [members]Span
+	in  inner
 	bad string // why the object is no message, if that shows in the names
 	two bool   // the id is there twice: neither is it
 }
@@ -118,7 +119,12 @@ func (t *top) scan(b []byte) int {
 		if from < 0 {
 			return from
 		}
-		to := skipValue(b, from, maxDepth-1)
+		var to int
+		if from < len(b) && b[from] == '{' && string(b[name:end]) == "params" {
+			to = t.in.scan(b, from+1, maxDepth-1)
+		} else {
+			to = skipValue(b, from, maxDepth-1)
+		}
 		if to < 0 {
 			return to
 		}
@@ -191,6 +197,7 @@ func (t *top) fill(m *Message) string {
 	if s := t.at[id]; s.Ok() && !t.two && ValidID(m.Text(s)) == nil {
 		m.ID = s
 	}
+	m.inner = t.in
 	m.Params, m.Result, m.Error = t.at[params], t.at[result], t.at[failure]
 	if m.Result.Ok() && m.Error.Ok() {
 		dropNull(m)

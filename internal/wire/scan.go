@@ -229,3 +229,37 @@ func skipDigits(b []byte, i int) int {
 	}
 	return i
 }
+
+// scan is skipObject that notes where the members are.
+func (in *inner) scan(b []byte, i, depth int) int {
+	in.n, in.over = 0, false
+	i = skipSpace(b, i)
+	if i < len(b) && b[i] == '}' {
+		return i + 1
+	}
+	for {
+		name := i + 1
+		end, from := skipName(b, i)
+		if from < 0 {
+			return from
+		}
+		if i = skipValue(b, from, depth-1); i < 0 {
+			return i
+		}
+		if int(in.n) < len(in.at) && i <= math.MaxInt32 {
+			in.at[in.n] = place{int32(name), int32(end), int32(from), int32(i)}
+			in.n++
+		} else {
+			in.over = true
+		}
+		i = skipSpace(b, i)
+		if i < len(b) && b[i] == ',' {
+			i = skipSpace(b, i+1)
+			continue
+		}
+		if i < len(b) && b[i] == '}' {
+			return i + 1
+		}
+		return ^i
+	}
+}
