@@ -232,15 +232,6 @@ func (c *client) answerAll() {
 	}
 }
 
-// chains are all that the client follows.
-func (c *client) chains() []*chain {
-	all := []*chain{&c.own}
-	for _, k := range c.calls {
-		all = append(all, &k.chain)
-	}
-	return all
-}
-
 // openConns are the connections that have not ended.
 func (c *client) openConns() (open []*conn) {
 	c.w.mu.Lock()

@@ -74,10 +74,9 @@ func killAt(t *testing.T, pt point, seed uint64) {
 	v.c.calls = append(v.c.calls, v.k)
 	first := v.c.request(v.k, "call", cut{}, "")
 	pt.reach(v)
-	had := v.ids()
 	v.p.kill()
-	<-first.done
-	had = v.ids() // and what was on its way
+	<-first.done // with what was on its way
+	had := v.ids()
 	v.p.start()
 	v.goOn()
 	v.check(pt, had)
