@@ -159,6 +159,8 @@ func TestMalformedAnswersFailTheirCall(t *testing.T) {
 		`{"jsonrpc":"2.0","id":7,"result":{"v":NaN}}`,
 		`{"jsonrpc":"2.0","id":7,"error":"text"}`,
 		`{"jsonrpc":"2.0","id":7,"result":{},"error":{}}`,
+		`{"id":7,"result":{}}`, `{"jsonrpc":"1.0","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":7,"result":1,"result":2}`,
+		`{"jsonrpc":"2.0","id":7,"id":7,"result":{}}`, `{"jsonrpc":"2.0","Id":7,"result":{}}`, `{"jsonrpc":"2.0","\u0069d":7,"RESULT":{}}`,
 	} {
 		msgs, bad, _ := readLines(strings.NewReader(text+"\n"), LineOptions{})
 		if len(bad) != 1 || len(msgs) != 1 || !strings.HasPrefix(msgs[0], `{"jsonrpc":"2.0","id":7,"error":{"code":-32000,`) {
@@ -167,7 +169,7 @@ func TestMalformedAnswersFailTheirCall(t *testing.T) {
 	}
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":7,"id":8,"result":{}}`, `{"jsonrpc":"2.0","id":7,"method":"x","params":NaN}`,
-		`{"id":7,"result":{}}`, `{"jsonrpc":"2.0","id":1.5,"result":{}}`, `{"jsonrpc":"2.0","id":{},"result":{}}`,
+		`{"level":"info","id":7,"result":{}}`, `{"jsonrpc":"2.0","id":1.5,"result":{}}`, `{"jsonrpc":"2.0","id":{},"result":{}}`,
 	} {
 		if msgs, bad, _ := readLines(strings.NewReader(text+"\n"), LineOptions{}); len(msgs) != 0 || len(bad) != 1 {
 			t.Errorf("%s: %v", text, msgs)

@@ -18,7 +18,7 @@ type Outline struct {
 	text    []byte // of the name or value that is being read
 	at      [members]bool
 	id      []byte
-	rpc     bool
+	alien   bool // a member that no message has
 }
 
 // See takes the next bytes.
@@ -87,23 +87,33 @@ func (g *Outline) member() {
 	if g.depth != 1 {
 		return
 	}
-	name, ok := Unquote(g.name)
-	if m := memberOf([]byte(name)); ok && g.value && m != unknown {
-		g.spoiled = g.spoiled || g.at[m]
-		g.at[m] = true
-		switch m {
-		case id:
-			g.id = bytes.Clone(g.text)
-		case version:
-			g.rpc = string(g.text) == `"2.0"`
-		}
+	if name, ok := Unquote(g.name); ok && g.value {
+		g.note(unusual([]byte(name)))
 	}
 	g.text, g.value = g.text[:0], false
 }
 
-// Answers returns the id of the call that is answered, nil if it is no answer.
+func (g *Outline) note(m member) {
+	switch {
+	case m == unknown:
+		g.alien = true
+		return
+	case m == id:
+		// Two ids of two calls: nobody knows whose answer it is.
+		g.spoiled = g.spoiled || g.at[id] && !bytes.Equal(g.id, g.text)
+		g.id = bytes.Clone(g.text)
+	}
+	g.at[m] = true
+}
+
+// Answers returns the id of the call that is answered, however badly, and nil if
+// it is no answer. Without a word of JSON-RPC only what has nothing but an
+// answer's members is one: a program's log lines have ids and results too.
 func (g *Outline) Answers() []byte {
-	if g.spoiled || g.depth != 0 || g.quoted || !g.rpc || g.at[method] || !g.at[result] && !g.at[failure] {
+	if g.spoiled || g.depth != 0 || g.quoted || g.at[method] || !g.at[result] && !g.at[failure] {
+		return nil
+	}
+	if !g.at[version] && g.alien {
 		return nil
 	}
 	if skipValue(g.id, 0, 0) != len(g.id) || ValidID(g.id) != nil {
