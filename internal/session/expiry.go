@@ -25,9 +25,6 @@ func (s *Session) posted() {
 	s.lastPost.Store(now)
 }
 
-// Touch is for signs of life that are no message: bytes taken on a connection.
-func (s *Session) Touch() { s.touch() }
-
 // startLife starts the first clock.
 func (s *Session) startLife() {
 	d := s.m.lim.Grace

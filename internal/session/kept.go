@@ -69,8 +69,10 @@ func (s *Session) remember(c *call, raw []byte) (k *kept, first bool) {
 	case old == nil || s.rec.ReusesIDs:
 	case old.digest != digest:
 		s.rec.ReusesIDs = true
-		defer s.own.add(nil, nil, true)
-		s.log.Info("the client uses request ids again; reposts are not recognised from now on", "request", id)
+		defer func() {
+			s.own.add(nil, nil, true)
+			s.log.Info("the client uses request ids again; reposts are not recognised from now on", "request", id)
+		}()
 	case s.answersAgain(old):
 		old.awaited++
 		s.mu.Unlock()

@@ -94,7 +94,7 @@ func TestField53_WhatCountsAsActivity(t *testing.T) {
 		if srv.isGone() {
 			t.Fatal("the child was stopped")
 		}
-		s.Touch()
+		s.touch()
 		time.Sleep(1900 * time.Millisecond)
 		b.call(s, `{"jsonrpc":"2.0","id":9,"method":"ping"}`)
 		time.Sleep(1900 * time.Millisecond)
@@ -162,7 +162,7 @@ func TestEndDuringACall(t *testing.T) {
 			t.Errorf("a call afterwards: %v", err)
 		}
 		b.deliver(s, `{"jsonrpc":"2.0","method":"notifications/x"}`)
-		if res := b.resume(s, b.m.Instance()+"x", Oldest); res.Result != Unknown {
+		if res := b.resume(s, b.m.inst+"x", Oldest); res.Result != Unknown {
 			t.Errorf("%+v", res)
 		}
 		for _, m := range []metric.Name{metric.SessionsOpen, metric.StreamsOpen, metric.ChildrenRunning, metric.RetainedEvents} {

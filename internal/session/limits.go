@@ -251,16 +251,18 @@ func (s *Session) full() *Refusal {
 	return nil
 }
 
-// keepWithin frees room when the session or its principal is over a bound, and
-// a little more, so that not every event has to.
+// keepWithin frees room when the session or its principal comes near a bound,
+// down to a little less, so that not every event has to, and that calls are not
+// refused while it works.
 func (s *Session) keepWithin(own, all int64) {
 	lim := &s.m.lim
-	if own <= lim.SessionMax && all <= lim.PrincipalMax || time.Now().UnixNano() < s.account.retry.Load() {
+	near := func(bound int64) int64 { return bound - bound/16 }
+	if own <= near(lim.SessionMax) && all <= near(lim.PrincipalMax) || time.Now().UnixNano() < s.account.retry.Load() {
 		return
 	}
-	from, n := []*Session{s}, own-lim.SessionMax+lim.SessionMax/16
-	if own <= lim.SessionMax {
-		from, n = s.m.sessionsOf(s.rec.Principal), all-lim.PrincipalMax+lim.PrincipalMax/16
+	from, n := []*Session{s}, own-near(near(lim.SessionMax))
+	if own <= near(lim.SessionMax) {
+		from, n = s.m.sessionsOf(s.rec.Principal), all-near(near(lim.PrincipalMax))
 	}
 	if s.m.relieve(from, n) < n {
 		s.account.retry.Store(time.Now().Add(time.Second).UnixNano())

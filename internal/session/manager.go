@@ -105,12 +105,6 @@ func New(o Options) (*Manager, error) {
 	return m, nil
 }
 
-// Instance names the process; session ids start with it.
-func (m *Manager) Instance() string { return m.inst }
-
-// Limits are the ones in force.
-func (m *Manager) Limits() Limits { return m.lim }
-
 // rearm gives every session that another process left behind its full time:
 // nobody could reach it while that one was down.
 func (m *Manager) rearm() error {

@@ -32,11 +32,10 @@ type Resumption struct {
 	Reader    *Reader
 	PrimingID string
 	// Without a Reader: the notice and, for gone, an error for each request of
-	// the stream whose outcome the client is not known to have. Answer is the
-	// first of Answers; all of them go with AnswerID.
+	// the stream whose outcome the client is not known to have, all of them with
+	// the same id.
 	Notice   []byte
 	NoticeID string
-	Answer   []byte
 	AnswerID string
 	Answers  [][]byte
 	// For the log line.
@@ -108,9 +107,6 @@ func (s *Session) dropped(c eventlog.Cursor, info eventlog.Info) *Resumption {
 	}
 	for _, id := range elements(info.Memo) {
 		r.Answers = append(r.Answers, notice.UnknownOutcome(id, "the events of this call are no longer kept", ""))
-	}
-	if len(r.Answers) > 0 {
-		r.Answer = r.Answers[0]
 	}
 	return r
 }

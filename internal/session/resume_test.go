@@ -158,7 +158,7 @@ func TestField21_76_NothingCrosses(t *testing.T) {
 		for _, from := range []*Session{other, foreign} {
 			for _, id := range []string{b.cursor(s, c.Stream, 2), own, b.cursor(s, c.Stream, 99), "nonsense", strings.Repeat("x", 5000)} {
 				res := b.resume(from, id, Oldest)
-				if res.Result != Unknown || res.Reader != nil || res.Answer != nil || strings.Contains(string(res.Notice), c.Stream) {
+				if res.Result != Unknown || res.Reader != nil || res.Answers != nil || strings.Contains(string(res.Notice), c.Stream) {
 					t.Errorf("%s: %+v", id, res)
 				}
 				if err := from.Ack(t.Context(), id); err != eventlog.ErrCursor {
@@ -396,7 +396,7 @@ func TestGone(t *testing.T) {
 			t.Fatalf("%+v", res)
 		}
 		contains(t, string(res.Notice), `"reason":"gone"`, c.Stream)
-		contains(t, string(res.Answer), `"id":"one","error"`, `"outcome":"unknown"`)
+		contains(t, string(res.Answers[0]), `"id":"one","error"`, `"outcome":"unknown"`)
 		for _, id := range []string{res.PrimingID, res.NoticeID, res.AnswerID} {
 			if again := b.resume(s, id, Oldest); again.Result != Dead {
 				t.Errorf("from %s: %+v", id, again)

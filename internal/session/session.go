@@ -94,9 +94,6 @@ func (s *Session) Public() string { return s.rec.Public }
 // Asked is the protocol version that the client asked for in initialize.
 func (s *Session) Asked() string { return s.rec.Asked }
 
-// Principal is whose session it is.
-func (s *Session) Principal() string { return s.rec.Principal }
-
 // Version is what initialize was answered with, "" before that.
 func (s *Session) Version() string {
 	s.mu.Lock()
