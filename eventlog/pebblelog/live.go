@@ -79,7 +79,20 @@ func (p *places) enlist(lv *live, sync bool) (late bool) {
 func (p *places) wake(k eventlog.Key) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	for _, hint := range p.watchers[k] {
+	tell(p.watchers[k])
+}
+
+// wakeAll is for the end: readers may be leaving while it runs.
+func (p *places) wakeAll() {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for _, hints := range p.watchers {
+		tell(hints)
+	}
+}
+
+func tell(hints []chan<- struct{}) {
+	for _, hint := range hints {
 		select {
 		case hint <- struct{}{}:
 		default:

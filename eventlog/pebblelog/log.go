@@ -93,9 +93,7 @@ func (l *Log) Close() error {
 	l.gate.Lock()
 	defer l.gate.Unlock()
 	l.closed = true
-	for k := range l.places.watchers {
-		l.places.wake(k)
-	}
+	l.places.wakeAll()
 	if l.stuck.Load() {
 		return errors.Join(l.failure(), l.lock.Close())
 	}
