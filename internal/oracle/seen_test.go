@@ -73,6 +73,9 @@ func (w *world) checkStatus(x *conn) bool {
 // checkJSON: an answer without a stream is the call's outcome.
 func (w *world) checkJSON(x *conn) {
 	k := x.o.call
+	if x.c.ended != nil && x.c.ended.at <= x.closed.at {
+		return // the session ended under it
+	}
 	if strings.Contains(x.body, `"code":-32000`) {
 		w.checkRefused(x)
 		return
@@ -99,9 +102,12 @@ func (w *world) checkNothing(x *conn) {
 	}
 	c, ok := parseCursor(x.o.cursor)
 	p := w.streamOf(x, c)
-	if !ok || p == nil || p.endedAt == nil || p.endedAt.n > x.head.n || int(c.seq)+1 < len(p.events) {
+	if !ok || p == nil || p.endedAt == nil || p.endedAt.n > x.head.n {
 		w.broken(x.c.name, "resume", "#%d from %s is told that nothing follows", x.n, w.place(x.o.cursor))
+		return
 	}
+	v := &view{w: w, x: x, p: p}
+	v.skipped(c.seq+1, uint64(len(p.events)), x.head, "where nothing is said to follow")
 }
 
 // streamOf is the stream a cursor names, if it is one of the client's session.
