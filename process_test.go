@@ -149,7 +149,7 @@ func TestUnstartableCommandIsSaid(t *testing.T) {
 
 // A server that exits at once is described to each client, whoever notices first.
 func TestField69_AServerThatExitsAtOnceSaysWhy(t *testing.T) {
-	web := httptest.NewServer(newServer(t, segno.Command("sh", "-c", "echo no licence >&2; exit 3"), segno.Options{}))
+	web := httptest.NewServer(newServer(t, segno.Command("sh", "-c", "echo no licence >&2; exit 3"), segno.Options{JSONWithin: time.Minute}))
 	defer web.Close()
 	for range 20 {
 		res := post(t, web.Client(), web.URL+"/mcp", "", initialize)
