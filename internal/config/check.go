@@ -48,6 +48,9 @@ func (s *Serve) reached() string {
 	return ""
 }
 
+// leastRotate leaves a connection the time to be of use.
+const leastRotate = 100 * time.Millisecond
+
 func (s *Serve) checkTimes(where func(string) string) error {
 	for _, t := range []struct {
 		name  string
@@ -65,8 +68,8 @@ func (s *Serve) checkTimes(where func(string) string) error {
 			return Faultf("", "%s is %v: must be at least %v", where(t.name), t.value, t.least)
 		}
 	}
-	if s.Rotate > 0 && s.Rotate < time.Second {
-		return Faultf("", "%s is %v: must be at least 1s, or 0 for never", where("rotate"), s.Rotate)
+	if s.Rotate > 0 && s.Rotate < leastRotate {
+		return Faultf("", "%s is %v: must be at least %v, or 0 for never", where("rotate"), s.Rotate, leastRotate)
 	}
 	return nil
 }

@@ -218,7 +218,7 @@ func TestChecks(t *testing.T) {
 	}{
 		{"keep below retain-age", func(s *Serve) { s.Keep = time.Minute }, "streams would outlive their session", "--keep"},
 		{"negative time", func(s *Serve) { s.Drain = -1 }, "--drain is -1ns: must be at least 0s", ""},
-		{"hasty rotation", func(s *Serve) { s.Rotate = time.Second - 1 }, "--rotate is 999.999999ms: must be at least 1s, or 0", ""},
+		{"hasty rotation", func(s *Serve) { s.Rotate = 100*time.Millisecond - 1 }, "--rotate is 99.999999ms: must be at least 100ms, or 0", ""},
 		{"no heartbeat", func(s *Serve) { s.Heartbeat = 0 }, "--heartbeat", ""},
 		{"no events", func(s *Serve) { s.RetainEvents = 0 }, "--retain-events is 0: must be at least 1", ""},
 		{"message above memory", func(s *Serve) { s.InflightMax = 1 << 20 }, "could never be taken", "--max-message"},

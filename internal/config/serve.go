@@ -34,7 +34,7 @@ type Wire struct {
 	JSONWithin time.Duration `name:"json-within" default:"50ms" placeholder:"TIME" group:"wire" help:"Answer a call as plain JSON if it ends within this time; 0: always as a stream. Default ${default}."`
 	Heartbeat  time.Duration `default:"15s" placeholder:"TIME" group:"wire" help:"A comment is sent on a silent stream this often. Default ${default}."`
 	Retry      time.Duration `default:"2s" placeholder:"TIME" group:"wire" help:"Least time after which a client reconnects. Default ${default}."`
-	Rotate     time.Duration `default:"0s" placeholder:"TIME" group:"wire" help:"End connections older than this (at least 1s) cleanly, for networks that cut long ones; 0: never. Default ${default}."`
+	Rotate     time.Duration `default:"0s" placeholder:"TIME" group:"wire" help:"End connections older than this (at least 100ms; each lives up to a tenth longer) cleanly, for networks that cut long ones; 0: never. Default ${default}."`
 	OnGap      string        `name:"on-gap" default:"oldest" enum:"oldest,live,error" placeholder:"HOW" group:"wire" help:"After a gap go on with the oldest event kept, with live ones only, or end the call with an error: ${enum}. Default ${default}."`
 	Era        string        `default:"durable" enum:"durable,legacy" placeholder:"ERA" group:"wire" help:"Which protocol revisions are preferred: ${enum}. Both answer clients of 2026-07-28 in the revision whose streams can be resumed. Default ${default}."`
 }

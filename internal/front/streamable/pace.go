@@ -45,8 +45,8 @@ func (f *Front) paceFor(s *session.Session) pace {
 func (p *pace) start(now time.Time, rotate time.Duration) {
 	p.beatAt = now.Add(p.heartbeat)
 	if rotate > 0 {
-		// Connections opened together shall not end together.
-		p.rotateAt = now.Add(rotate - rand.N(rotate/10+1))
+		// Connections opened together shall not end together, and none before its time.
+		p.rotateAt = now.Add(rotate + rand.N(rotate/10+1))
 	}
 }
 

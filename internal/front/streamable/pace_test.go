@@ -43,6 +43,20 @@ func TestGreetingByWhatTheClientTakes(t *testing.T) {
 	}
 }
 
+func TestRotationOnlyLengthens(t *testing.T) {
+	now := time.Now()
+	low, high := time.Hour, time.Duration(0)
+	for range 2000 {
+		p := pace{}
+		p.start(now, 800*time.Millisecond)
+		d := p.rotateAt.Sub(now)
+		low, high = min(low, d), max(high, d)
+	}
+	if low < 800*time.Millisecond || high > 880*time.Millisecond || high-low < 70*time.Millisecond {
+		t.Errorf("connections live from %v to %v, want 800 ms to 880 ms", low, high)
+	}
+}
+
 func TestRotationWaitsForAnID(t *testing.T) {
 	now := time.Now()
 	p := pace{heartbeat: 15 * time.Second}
