@@ -31,6 +31,26 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// What Parse notes of the params and what Find looks for by itself is the same.
+func TestFindInParamsOfAnySize(t *testing.T) {
+	for _, c := range []struct{ params, want string }{
+		{`{"progressToken":7}`, "7"},
+		{`{"a":1,"b":2,"c":3,"d":4,"progressToken":7,"e":{}}`, "7"},
+		{`{"a":1,"b":2,"c":3,"d":4,"e":{},"f":[],"g":0,"progressToken":7}`, "7"},
+		{`{"progressToken":7,"progressToken":8}`, "error"},
+		{`{"progressToken":7,"a":1,"b":2,"c":3,"d":4,"e":{},"f":[],"progressToken":8}`, "error"},
+		{`{"ProgressToken":7}`, "error"},
+		{`{}`, ""},
+		{`[7]`, ""},
+	} {
+		m := mustParse(t, `{"jsonrpc":"2.0","method":"notifications/progress","params":`+c.params+`}`)
+		s, err := m.Find("params", "progressToken")
+		if (err != nil) != (c.want == "error") || err == nil && string(m.Text(s)) != c.want {
+			t.Errorf("%s: %q, %v", c.params, m.Text(s), err)
+		}
+	}
+}
+
 func TestFindSeesEscapedAndRefusesOtherCase(t *testing.T) {
 	m := mustParse(t, `{"jsonrpc":"2.0","id":1,"method":"x","params":{"\u005fmeta":{"progressTo\u006ben":5}}}`)
 	if s, err := m.Find("params", "_meta", "progressToken"); err != nil || string(m.Text(s)) != "5" {
