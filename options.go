@@ -105,7 +105,7 @@ type Options struct {
 	// Bounds. Those of a principal count where clients say who they are; else
 	// all are one, and only the bounds on all count.
 	MaxMessage                 int   // bytes of a message; 64 MiB
-	InflightMax                int64 // bytes of bodies in memory; 256 MiB
+	InflightMax                int64 // bytes of bodies in memory; 256 MiB; see the flag --inflight-max
 	MaxSessions                int   // in memory; 10,000
 	MaxSessionsPerPrincipal    int   // 1,000
 	MaxChildren                int   // 256
@@ -224,14 +224,14 @@ func (o Options) streamable(m *session.Manager) streamable.Options {
 		spread = drainSpread
 	}
 	return streamable.Options{
-		Sessions: m, Who: who, JSONWithin: o.JSONWithin, Heartbeat: o.Heartbeat, Retry: o.Retry, Rotate: o.Rotate,
+		Sessions: m, Who: o.who, JSONWithin: o.JSONWithin, Heartbeat: o.Heartbeat, Retry: o.Retry, Rotate: o.Rotate,
 		WriteTimeout: o.WriteTimeout, BodyTimeout: o.BodyTimeout, DrainSpread: spread, OnGap: session.Policy(o.OnGap),
 		MaxMessage: o.MaxMessage, InflightMax: o.InflightMax, Connections: o.MaxConnections,
 		ConnectionsPerPrincipal: o.MaxConnectionsPerPrincipal, Logger: o.Logger, Meter: o.Meter,
 	}
 }
 
-func who(r *http.Request) streamable.Who {
+func (o Options) who(r *http.Request) streamable.Who {
 	id := access.Who(r)
-	return streamable.Who{Principal: id.Principal, Revoked: id.Revoked}
+	return streamable.Who{Principal: id.Principal, Revoked: id.Revoked, Shared: o.anonymous()}
 }

@@ -67,7 +67,7 @@ type Keeping struct {
 // Bounds are the limits on what is held at one time.
 type Bounds struct {
 	MaxMessage              Size `name:"max-message" default:"64MiB" placeholder:"SIZE" group:"limits" help:"Largest message, from either side. Default ${default}."`
-	InflightMax             Size `name:"inflight-max" default:"256MiB" placeholder:"SIZE" group:"limits" help:"Bytes of messages in memory in all. Default ${default}."`
+	InflightMax             Size `name:"inflight-max" default:"256MiB" placeholder:"SIZE" group:"limits" help:"Bytes of messages in memory that are being read, in all; one key has at most half of what the others leave, and messages up to 64 KiB are always taken. Default ${default}."`
 	MaxSessions             int  `name:"max-sessions" default:"10000" placeholder:"N" group:"limits" help:"Sessions in all. Default ${default}."`
 	MaxSessionsPrincipal    int  `name:"max-sessions-per-principal" placeholder:"N" group:"limits" help:"Sessions of one client key. Default 1000, without keys no less than in all."`
 	MaxChildren             int  `name:"max-children" default:"256" placeholder:"N" group:"limits" help:"Server processes in all. Default ${default}."`

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/segno-mcp/segno/internal/metric"
@@ -15,25 +14,12 @@ import (
 )
 
 // firstRead is how much room a body of unknown length gets before any of it has
-// come, in bytes, and firstKnown what one of known length gets at most.
+// come, in bytes. Up to small a body is always taken and not counted: the number
+// of connections bounds those.
 const (
-	firstRead  = 4 << 10
-	firstKnown = 64 << 10
+	firstRead = 4 << 10
+	small     = 64 << 10
 )
-
-// budget bounds the bytes of bodies in memory.
-type budget struct {
-	held atomic.Int64
-	max  int64
-}
-
-func (b *budget) take(n int) bool {
-	if b.held.Add(int64(n)) <= b.max {
-		return true
-	}
-	b.held.Add(-int64(n))
-	return false
-}
 
 // body reads the whole body. That comes first: only after it does a request's
 // context tell that the client left. The room it took is given back by release.
@@ -52,7 +38,7 @@ func (x *exchange) body() (text []byte, release func(), err error) {
 		return nil, release, x.hidden(err)
 	}
 	text, taken, err := x.readBody(max)
-	release = func() { x.f.bodies.held.Add(-int64(taken)) }
+	release = func() { x.f.bodies.give(x.who.Principal, taken) }
 	if err != nil {
 		return nil, release, err
 	}
@@ -66,16 +52,18 @@ func (x *exchange) body() (text []byte, release func(), err error) {
 
 // readBody takes room as the bytes come, so that a client that announces much
 // and sends little holds little.
-func (x *exchange) readBody(max int) (text []byte, taken int, err error) {
+func (x *exchange) readBody(max int) (text []byte, taken int64, err error) {
 	room := firstRead
 	if n := x.r.ContentLength; n >= 0 {
-		room = int(min(n, firstKnown)) + 1
+		room = int(min(n, small)) + 1
 	}
 	for {
-		if !x.f.bodies.take(room - cap(text)) {
-			return nil, taken, x.refused("inflight-max", "too many requests are being read", time.Second)
+		if n := int64(room-small-1) - taken; n > 0 {
+			if !x.f.bodies.take(x.who, taken, n) {
+				return nil, taken, x.crowded()
+			}
+			taken += n
 		}
-		taken += room - cap(text)
 		text = append(make([]byte, 0, room), text...)
 		for len(text) < room {
 			n, err := x.r.Body.Read(text[len(text):room])
@@ -94,6 +82,16 @@ func (x *exchange) readBody(max int) (text []byte, taken int, err error) {
 	}
 }
 
+// crowded refuses a body for which there is no room. Its id is not known, but in
+// a live session that is no failure of the server.
+func (x *exchange) crowded() error {
+	p := x.refused("inflight-max", "too many requests are being read", time.Second)
+	if p.unread = true; x.live {
+		p.status = http.StatusOK
+	}
+	return p
+}
+
 // fitted returns the text without the room that it does not need: the log may
 // keep it for long.
 func fitted(text []byte) []byte {
@@ -107,7 +105,7 @@ func fitted(text []byte) []byte {
 func (x *exchange) unread(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		x.f.meter.Add(metric.Errors, "read_timeout", 1)
-		return invalid(http.StatusRequestTimeout, "the body did not come in time")
+		return &problem{status: http.StatusRequestTimeout, code: wire.CodeInvalid, unread: true, message: "the body did not come in time"}
 	}
 	if x.r.Context().Err() != nil {
 		return errGone
@@ -117,6 +115,6 @@ func (x *exchange) unread(err error) error {
 
 func (x *exchange) tooLarge(max int) error {
 	x.f.meter.Add(metric.Refused, "max-message", 1)
-	return &problem{status: http.StatusRequestEntityTooLarge, code: wire.CodeInvalid,
+	return &problem{status: http.StatusRequestEntityTooLarge, code: wire.CodeInvalid, unread: true,
 		message: fmt.Sprintf("the body is larger than %d bytes", max)}
 }

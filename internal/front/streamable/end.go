@@ -30,6 +30,7 @@ func (x *exchange) ack() error {
 	if x.r.Method != http.MethodPost {
 		return invalid(http.StatusMethodNotAllowed, "only POST is served here")
 	}
+	x.beforehand()
 	text, release, err := x.body()
 	defer func() { release() }()
 	if err != nil {

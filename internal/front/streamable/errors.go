@@ -21,6 +21,7 @@ type problem struct {
 	message string
 	data    []byte
 	after   time.Duration // when it may be tried again
+	unread  bool          // the body was not read to its end
 	kind    string        // for errors_total, if it is worth counting
 }
 
@@ -110,8 +111,7 @@ func (x *exchange) fail(err error) {
 	if p.status == http.StatusMethodNotAllowed {
 		h.Set("Allow", "GET, POST, DELETE")
 	}
-	unread := p.status == http.StatusRequestEntityTooLarge || p.status == http.StatusRequestTimeout
-	if unread && x.r.ProtoMajor == 1 {
+	if p.unread && x.r.ProtoMajor == 1 {
 		// The rest of the body is not worth reading.
 		h.Set("Connection", "close")
 	}

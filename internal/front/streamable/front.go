@@ -23,6 +23,7 @@ import (
 type Who struct {
 	Principal string
 	Revoked   <-chan struct{} // closed when it may speak no more; nil: never
+	Shared    bool            // everybody has this name, so no room is kept for others
 }
 
 // Options configure a front. Zero fields mean the defaults named; Sessions and
@@ -41,7 +42,7 @@ type Options struct {
 	OnGap        session.Policy
 
 	MaxMessage              int   // bytes; 64 MiB
-	InflightMax             int64 // bytes of bodies in memory; 256 MiB
+	InflightMax             int64 // bytes of bodies in memory beyond 64 KiB of each; 256 MiB; one principal: half of what the others leave
 	Connections             int   // streams in all; 10,000
 	ConnectionsPerPrincipal int   // 1,000
 
@@ -88,7 +89,7 @@ func New(o Options) (*Front, error) {
 	}
 	o = o.withDefaults()
 	f := &Front{o: o, log: o.Logger, meter: o.Meter, closed: make(chan struct{})}
-	f.bodies.max = o.InflightMax
+	f.bodies.init(o.InflightMax)
 	f.seats.init(o.Connections, o.ConnectionsPerPrincipal)
 	return f, nil
 }
@@ -112,6 +113,7 @@ type exchange struct {
 	s     *session.Session // as far as one is known
 	id    []byte           // of the request in the body, once it is read
 	live  bool             // the session was found
+	lost  error            // it was looked for before the body, in vain
 	opens bool             // it opened one
 	batch bool             // it holds an array
 	wrote bool             // the head of the answer is out
@@ -232,6 +234,9 @@ func (x *exchange) session() (*session.Session, error) {
 	if len(given) > 1 {
 		return nil, invalid(http.StatusBadRequest, "the header Mcp-Session-Id is there twice")
 	}
+	if x.lost != nil {
+		return nil, x.lost
+	}
 	s, err := x.f.o.Sessions.Open(x.r.Context(), x.who.Principal, given[0])
 	if err != nil {
 		return nil, err
@@ -239,6 +244,15 @@ func (x *exchange) session() (*session.Session, error) {
 	x.live = true
 	x.s = s
 	return s, nil
+}
+
+// beforehand looks for the session before the body is read: what is refused then
+// is refused as in a session. It is looked for again after, as a body may take
+// long. An error is told when the request is known that it answers.
+func (x *exchange) beforehand() {
+	if given := x.r.Header.Values("Mcp-Session-Id"); len(given) == 1 && given[0] != "" {
+		_, x.lost = x.session()
+	}
 }
 
 // policy is what the client wants after a gap. A value that is no policy is

@@ -15,6 +15,7 @@ import (
 // post takes a message of the client (MCP 2025-11-25, Transports, Sending
 // Messages to the Server).
 func (x *exchange) post() error {
+	x.beforehand()
 	text, release, err := x.body()
 	defer func() { release() }()
 	if err != nil {
@@ -93,7 +94,7 @@ func (x *exchange) open(m *wire.Message, want forms) error {
 	default:
 	}
 	if given := x.r.Header.Get("Mcp-Session-Id"); given != "" {
-		_, err := x.f.o.Sessions.Open(x.r.Context(), x.who.Principal, given)
+		_, err := x.session()
 		if err == nil {
 			return invalid(http.StatusBadRequest, "the session is initialized already")
 		}
