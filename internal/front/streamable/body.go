@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"time"
+	"unicode/utf8"
 
 	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/wire"
@@ -41,6 +42,10 @@ func (x *exchange) body() (text []byte, release func(), err error) {
 	release = func() { x.f.bodies.give(x.who.Principal, taken) }
 	if err != nil {
 		return nil, release, err
+	}
+	if !utf8.Valid(text) {
+		x.f.meter.Add(metric.Errors, "malformed", 1)
+		return nil, release, &problem{status: http.StatusBadRequest, code: wire.CodeParse, message: "the body is not UTF-8"}
 	}
 	// The server's own wait for the client's leaving uses the same deadline.
 	if err := x.rc.SetReadDeadline(time.Time{}); err != nil {

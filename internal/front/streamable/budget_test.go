@@ -112,3 +112,17 @@ func TestShareIsHalfOfWhatTheOthersLeave(t *testing.T) {
 		t.Errorf("%d bytes of %v are left", b.inUse(), b.of)
 	}
 }
+
+func TestBodyMustBeUTF8(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, setup{})
+		id, _ := r.open("2025-11-25")
+		for _, bad := range []string{
+			"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"ping\"}",
+			"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"\xc3\x28\"}}",
+			"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xed\xa0\x80\"}]",
+		} {
+			isError(t, r.do(r.request("POST", id, bad)), http.StatusBadRequest, wire.CodeParse, "null")
+		}
+	})
+}
