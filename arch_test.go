@@ -28,6 +28,7 @@ var layers = map[string][]string{
 	"cmd/segno": {"...", "eventlog/...", "internal/..."},
 
 	"eventlog":               {},
+	"eventlog/internal/disk": {},
 	"eventlog/internal/tail": {"eventlog"},
 	"eventlog/memlog":        {"eventlog", "eventlog/internal/..."},
 	"eventlog/pebblelog":     {"eventlog", "eventlog/internal/..."},
@@ -73,7 +74,7 @@ var layers = map[string][]string{
 // owners says which packages may use a library outside of tests. A library
 // that is not listed has no place yet.
 var owners = map[string][]string{
-	"github.com/cockroachdb/pebble/v2":           {"eventlog/pebblelog"},
+	"github.com/cockroachdb/pebble/v2":           {"eventlog/internal/disk", "eventlog/pebblelog"},
 	"github.com/redis/rueidis":                   {"eventlog/redislog"},
 	"github.com/prometheus/client_golang":        {"internal/telemetry"},
 	"github.com/prometheus/client_model":         {"internal/telemetry"},

@@ -16,9 +16,12 @@ type faultyFS struct {
 	full     atomic.Bool
 	broken   atomic.Bool
 	free     atomic.Uint64
-	logs     atomic.Int64  // files of the log that were begun
-	refused  chan struct{} // gets a value when a write finds no room
-	entered  chan struct{} // gets a value when a sync is held
+	logs     atomic.Int64          // files of the log that were begun
+	begin    atomic.Pointer[error] // what the begin of a log file gives
+	table    atomic.Pointer[error] // what the begin of any other file gives
+	folder   atomic.Pointer[error] // what the sync of a folder gives
+	refused  chan struct{}         // gets a value when a write finds no room
+	entered  chan struct{}         // gets a value when a sync is held
 	mu       sync.Mutex
 	released chan struct{} // not nil: syncs wait for its close
 }
@@ -49,13 +52,48 @@ func signal(ch chan struct{}) {
 }
 
 func (f *faultyFS) Create(name string, cat vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.trouble(cat); err != nil {
+		return nil, err
+	}
 	file, err := f.FS.Create(name, cat)
 	return f.wrap(file, cat), err
 }
 
 func (f *faultyFS) ReuseForWrite(oldname, newname string, cat vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.trouble(cat); err != nil {
+		return nil, err
+	}
 	file, err := f.FS.ReuseForWrite(oldname, newname, cat)
 	return f.wrap(file, cat), err
+}
+
+func (f *faultyFS) trouble(cat vfs.DiskWriteCategory) error {
+	which := &f.table
+	if cat == "pebble-wal" {
+		which = &f.begin
+	}
+	if err := which.Load(); err != nil {
+		signal(f.refused)
+		return *err
+	}
+	return nil
+}
+
+func (f *faultyFS) OpenDir(name string) (vfs.File, error) {
+	file, err := f.FS.OpenDir(name)
+	return faultyFolder{file, f}, err
+}
+
+type faultyFolder struct {
+	vfs.File
+	fs *faultyFS
+}
+
+func (f faultyFolder) Sync() error {
+	if err := f.fs.folder.Load(); err != nil {
+		return *err
+	}
+	return f.File.Sync()
 }
 
 func (f *faultyFS) wrap(file vfs.File, cat vfs.DiskWriteCategory) vfs.File {

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/eventlog/internal/disk"
 )
 
 // Log is an eventlog.Log on disk. All methods may be called from many goroutines.
@@ -22,7 +23,7 @@ type Log struct {
 	logger      *slog.Logger
 	metrics     Metrics
 
-	disk   *disk
+	disk   *disk.Disk
 	lock   *pebble.Lock
 	db     *pebble.DB
 	boot   uint64 // how often the store was opened
@@ -64,9 +65,9 @@ func newLog(dir string, o Options) *Log {
 	if l.metrics.StoreError == nil {
 		l.metrics.StoreError = func(error) {}
 	}
-	l.disk = &disk{FS: o.FS, closing: l.stop, full: l.background, broken: l.fail}
+	l.disk = &disk.Disk{FS: o.FS, Closing: l.stop, Full: l.background, Broken: l.fail, Ended: l.failure}
 	if l.disk.FS == nil {
-		l.disk.FS, l.disk.private = vfs.Default, true
+		l.disk.FS, l.disk.Private = vfs.Default, true
 	}
 	l.queue.more = make(chan struct{}, 1)
 	l.appends.New = func() any { return &op{append: true, done: make(chan error, 1)} }
@@ -146,10 +147,7 @@ func (l *Log) writable() error {
 	if err := l.failure(); err != nil {
 		return err
 	}
-	if l.disk.waiting.Load() > 0 {
-		return errors.New("the disk is full")
-	}
-	return nil
+	return l.disk.Waits()
 }
 
 // fail ends all writing. What was acknowledged stays, and can be read.

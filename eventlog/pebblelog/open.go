@@ -1,5 +1,5 @@
 // Package pebblelog keeps streams on disk, in a cockroachdb/pebble store of one
-// process. See disk for what is synced when, block for what an append writes,
+// process. See package disk for what is synced when, block for what an append writes,
 // and commit for the order in which steps become visible.
 package pebblelog
 
@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/eventlog/internal/disk"
 )
 
 // Options say how a store is kept. The zero value is good.
@@ -86,7 +87,7 @@ func Open(dir string, o Options) (*Log, error) {
 		return nil, l.refuse(err, "stop the other process, or choose another folder with --store")
 	}
 	l.lock = lock
-	if l.disk.private {
+	if l.disk.Private {
 		err = os.Chmod(filepath.Join(dir, "LOCK"), 0o600)
 	}
 	if err == nil {
@@ -109,7 +110,7 @@ func (l *Log) refuse(err error, advice string) error {
 // prepare makes the folder, or checks that it is one of ours.
 func (l *Log) prepare() error {
 	fs := l.disk.FS
-	if l.disk.private {
+	if l.disk.Private {
 		if err := os.MkdirAll(l.dir, 0o700); err != nil {
 			return l.refuse(err, "choose a folder that can be written with --store")
 		}
@@ -133,7 +134,7 @@ func (l *Log) prepare() error {
 	if others && !ours {
 		return l.refuse(ErrNoStore, "choose an empty folder, or one that does not exist yet")
 	}
-	if l.disk.private {
+	if l.disk.Private {
 		if err := os.Chmod(l.dir, 0o700); err != nil {
 			return l.refuse(err, "")
 		}
@@ -202,7 +203,7 @@ func (l *Log) openPebble() (err error) {
 	switch {
 	case err == nil:
 		return nil
-	case isFull(err) || errors.Is(err, os.ErrPermission):
+	case disk.IsFull(err) || errors.Is(err, os.ErrPermission):
 		return l.refuse(err, "")
 	case strings.Contains(err.Error(), "written in"):
 		return l.refuse(fmt.Errorf("%w: %w", ErrFormat, err), "use the version of segno that wrote it")
@@ -263,7 +264,7 @@ func (l *Log) enterBoot() error {
 		return l.refuse(err, "")
 	}
 	// Really, as fences must rise whatever becomes of this machine.
-	if err := errors.Join(l.disk.syncWAL(), l.failure()); err != nil {
+	if err := errors.Join(l.disk.SyncWAL(), l.failure()); err != nil {
 		return l.refuse(err, "")
 	}
 	return nil

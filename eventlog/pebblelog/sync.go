@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/segno-mcp/segno/eventlog/internal/disk"
 )
 
 // Sync says when an append counts.
@@ -40,7 +42,7 @@ const lag = 100 * time.Millisecond
 // syncer makes the log durable, for the steps that wait for it and, under
 // SyncOutcomes, soon for the others. All that wait share the next sync.
 type syncer struct {
-	disk *disk
+	disk *disk.Disk
 	end  func(*op)
 	lazy bool // nothing is synced that does not wait
 
@@ -104,7 +106,7 @@ func (s *syncer) run() {
 		}
 		ops, sync, wait, closed := s.take(soon)
 		if sync {
-			err := s.disk.syncWAL()
+			err := s.disk.SyncWAL()
 			for _, o := range ops {
 				if err != nil {
 					o.done <- err
