@@ -177,7 +177,7 @@ func (s *Session) admit() error {
 	if r := s.broken(); r != nil {
 		return r
 	}
-	return nil
+	return s.childRoom()
 }
 
 // accept writes the opening of a stream. If the name it is to be bound to is

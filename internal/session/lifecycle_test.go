@@ -208,14 +208,24 @@ func TestTheSessionCaps(t *testing.T) {
 func TestTheChildCaps(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := newBench(t, Options{Limits: Limits{Children: 2, ChildrenPerPrincipal: 1}})
-		a, srv := b.openAs("a")
-		s, c := b.create("a")
-		contains(t, b.answers(s, c)[0], `"error"`, "max-children-per-principal")
+		refused := func(principal, limit string) {
+			t.Helper()
+			var r *Refusal
+			_, _, err := b.m.Create(t.Context(), principal, message(t, initText), ClientInfo{})
+			if !errors.As(err, &r) || r.Limit != limit || r.RetryAfter <= 0 {
+				t.Errorf("one more session of %s: %v, want a refusal by %s", principal, err, limit)
+			}
+		}
+		b.openAs("a")
+		a, srv := b.openAs("a") // the first one's child, which does nothing, goes
+		call := b.tool(a, `1`)
+		m := srv.recv()
+		refused("a", "max-children-per-principal")
 		b.openAs("b")
-		s, c = b.create("c")
-		contains(t, b.answers(s, c)[0], `"error"`, "(--max-children)")
-		srv.c.Close()
-		synctest.Wait()
+		refused("c", "max-children")
+		srv.answer(m, `{}`)
+		same(t, b.answers(a, call), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		refused("c", "max-children") // nobody's child goes for somebody else
 		if err := a.End(t.Context(), "DELETE"); err != nil {
 			t.Fatal(err)
 		}

@@ -251,6 +251,33 @@ func (s *Session) full() *Refusal {
 	return nil
 }
 
+// childRoom refuses a call that would need one more child than there may be.
+// Before that the child of another session of the principal goes, the one left
+// alone longest, if nothing runs there: its session starts one again when it
+// has to.
+func (s *Session) childRoom() error {
+	if s.hasChild() {
+		return nil
+	}
+	full, n := s.m.childless(s)
+	if full == "" {
+		return nil
+	}
+	for _, other := range s.m.sessionsOf(s.rec.Principal) {
+		if other != s && !other.busy() && other.hasChild() {
+			other.stopChild("its place was needed by another session")
+			return nil
+		}
+	}
+	return s.m.tooMany(full, n)
+}
+
+func (s *Session) hasChild() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.child != nil
+}
+
 // keepWithin frees room when the session or its principal comes near a bound,
 // down to a little less, so that not every event has to, and that calls are not
 // refused while it works.

@@ -380,11 +380,8 @@ func (m *Manager) childOf(s *Session) (*child, error) {
 			return ch, nil
 		}
 	}
-	if m.children >= m.lim.Children {
-		return nil, m.tooMany("max-children", m.lim.Children)
-	}
-	if s.account.children >= m.lim.ChildrenPerPrincipal {
-		return nil, m.tooMany("max-children-per-principal", m.lim.ChildrenPerPrincipal)
+	if full, n := m.noChild(s); full != "" {
+		return nil, m.tooMany(full, n)
 	}
 	m.children++
 	s.account.children++
@@ -393,6 +390,27 @@ func (m *Manager) childOf(s *Session) (*child, error) {
 		m.commons[s.rec.Principal] = ch
 	}
 	return ch, nil
+}
+
+// childless returns the limit that lets the session have no child, if one does.
+func (m *Manager) childless(s *Session) (full string, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.shared && m.commons[s.rec.Principal] != nil {
+		return "", 0
+	}
+	return m.noChild(s)
+}
+
+// noChild is childless with the lock held.
+func (m *Manager) noChild(s *Session) (full string, n int) {
+	switch {
+	case m.children >= m.lim.Children:
+		return "max-children", m.lim.Children
+	case s.account.children >= m.lim.ChildrenPerPrincipal:
+		return "max-children-per-principal", m.lim.ChildrenPerPrincipal
+	}
+	return "", 0
 }
 
 func (m *Manager) tooMany(limit string, n int) error {
