@@ -435,7 +435,7 @@ func (v *view) notice(e *seen, c cursor, g gapTold, n int) bool {
 		return true
 	}
 	v.lost(e, g)
-	v.cause(e, g, n)
+	v.cause(e, g)
 	return true
 }
 
@@ -463,7 +463,7 @@ func (v *view) lost(e *seen, g gapTold) {
 }
 
 // cause: nothing is lost without a reason, and to a client that reads, nothing.
-func (v *view) cause(e *seen, g gapTold, n int) {
+func (v *view) cause(e *seen, g gapTold) {
 	k := v.w.knobs
 	events, bytes := int64(0), 0
 	for i := range v.p.events {
@@ -478,7 +478,7 @@ func (v *view) cause(e *seen, g gapTold, n int) {
 	if !aged && !full && !v.p.acked && !wanted {
 		v.broken("gap", "nothing had to go, and it is told %s", e.data)
 	}
-	if n > 0 && !wanted && k.sessionMax == 0 && v.x.healthy() && v.alone && !v.p.acked {
+	if g.Reason == "slow_reader" && !wanted && k.sessionMax == 0 && v.x.healthy() && v.alone && !v.p.acked {
 		v.broken("overtaken", "a client that reads is told %s", e.data)
 	}
 }
