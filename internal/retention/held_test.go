@@ -1,6 +1,7 @@
 package retention
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -15,32 +16,32 @@ func TestHeldWaitsForRoom(t *testing.T) {
 		h.Add(100)
 		h.Wait(nil) // at the bound there is room
 		h.Add(1)
-		through := 0
+		var through atomic.Int64
 		stop := make(chan struct{})
 		for range 2 {
 			go func() {
 				h.Wait(nil)
-				through++
+				through.Add(1)
 			}()
 			synctest.Wait()
 		}
 		go func() {
 			h.Wait(stop)
-			through += 10
+			through.Add(10)
 		}()
 		synctest.Wait()
-		if through != 0 {
+		if through.Load() != 0 {
 			t.Fatal("somebody did not wait")
 		}
 		close(stop)
 		synctest.Wait()
-		if through != 10 {
-			t.Fatalf("after stop: %d", through)
+		if through.Load() != 10 {
+			t.Fatalf("after stop: %d", through.Load())
 		}
 		h.Done(1)
 		synctest.Wait()
-		if through != 12 {
-			t.Errorf("with room: %d", through)
+		if through.Load() != 12 {
+			t.Errorf("with room: %d", through.Load())
 		}
 	})
 }

@@ -155,18 +155,30 @@ func (ch *child) start(rec *record, again bool) {
 		return
 	}
 	if again {
-		ch.settleReady(ch.shake(ctx, rec))
+		err = ch.shake(ctx, rec)
+		if err == nil || ch.ctx.Err() == nil && !ch.ends(err) {
+			ch.settleReady(err)
+		}
 	}
-	select {
-	case <-ch.ready:
-		err = ch.err
-	case <-ctx.Done():
-		err = fmt.Errorf("it did not answer initialize within %v", ch.m.lim.StartTimeout)
-	}
-	if err != nil {
+	if err = ch.greeting(ctx); err != nil {
 		ch.giveUp(&wire.Gone{Reason: err.Error(), Tail: ch.tail()})
 		ch.stop(err.Error())
 	}
+}
+
+// greeting waits until the handshake is over. Where the child ends before that,
+// its end says why.
+func (ch *child) greeting(ctx context.Context) error {
+	select {
+	case <-ch.ready:
+		return ch.err
+	case <-ctx.Done():
+	}
+	if ch.ctx.Err() == nil {
+		return fmt.Errorf("it did not answer initialize within %v", ch.m.lim.StartTimeout)
+	}
+	<-ch.ready
+	return ch.err
 }
 
 // tail is what the server last said on its error channel, while it still runs.
@@ -219,15 +231,21 @@ const endWait = 5 * time.Second
 // refuses deals with a call that the child did not take, and tells whether the
 // child's end will settle it: then that says why.
 func (ch *child) refuses(inner int64, err error) bool {
-	var gone *wire.Gone
-	if !errors.As(err, &gone) {
-		return false
-	}
 	ch.mu.Lock()
 	if c := ch.calls[inner]; c != nil {
 		c.refused = true
 	}
 	ch.mu.Unlock()
+	return ch.ends(err)
+}
+
+// ends tells whether a message was not taken because the child is at its end,
+// and sees to it that the end comes.
+func (ch *child) ends(err error) bool {
+	var gone *wire.Gone
+	if !errors.As(err, &gone) {
+		return false
+	}
 	ch.unsent.Do(func() {
 		ch.m.run(func() {
 			limit := time.NewTimer(endWait)

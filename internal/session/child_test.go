@@ -381,6 +381,27 @@ func TestField69_HowAServerEndedIsSaidWhenItTookNothing(t *testing.T) {
 	})
 }
 
+// The same where the handshake is repeated, and where the exit is noticed first.
+func TestField69_HowAServerEndedIsSaidAfterARestart(t *testing.T) {
+	for _, refuses := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			b, f, srv := newFaulty(t, Options{})
+			s, c := b.create("anon")
+			srv.greet()
+			b.answers(s, c)
+			srv.c.Close()
+			synctest.Wait()
+			f.Conn, srv.c = wire.Pair()
+			f.refuse.Store(refuses)
+			time.AfterFunc(time.Second, func() { srv.c.Close() })
+			got := message(t, "%s", b.answers(s, b.tool(s, `1`))[0]).StringAt("error", "message")
+			if got != "not executed: the MCP server is gone: exit status 3: no licence" {
+				t.Errorf("refuses %v: the call got %q", refuses, got)
+			}
+		})
+	}
+}
+
 func TestAServerThatTakesNothingAndLivesOnIsStopped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, f, srv := newFaulty(t, Options{})
