@@ -219,7 +219,7 @@ func (w *world) checkError(k *call, p *past, r *run, e *entry) {
 }
 
 func (w *world) wantsError(p *past) bool {
-	return slices.ContainsFunc(w.conns, func(x *conn) bool { return x.o.policy == "error" && x.stream() == p.key.Stream })
+	return slices.ContainsFunc(w.conns, func(x *conn) bool { return x.o.policy == "error" && x.mayJoin(p) })
 }
 
 // attended tells whether somebody was connected to a stream between two times,
