@@ -12,6 +12,7 @@ var (
 	ErrEnded       = errors.New("the stream has ended")
 	ErrFenced      = errors.New("another owner holds the session")
 	ErrUnavailable = errors.New("the store takes nothing at the moment")
+	ErrDamaged     = errors.New("a part of the store is damaged and cannot be read")
 	ErrClosed      = errors.New("the log is closed")
 	ErrCursor      = errors.New("not a cursor of this log")
 )

@@ -157,7 +157,7 @@ func (l *Log) join(g *group, o *op) {
 		if g.batch.Len() != before {
 			l.fail(err) // half a step is in the batch
 		}
-		o.done <- err
+		o.done <- l.told(err)
 		return
 	}
 	g.ops = append(g.ops, o)

@@ -62,6 +62,9 @@ func (l *Log) remember(b *pebble.Batch, k eventlog.Key, note []byte) error {
 	if it.Last() {
 		next = seqOf(it.Key()) + 1
 	}
+	if err := it.Error(); err != nil { // the next seek forgets it
+		return err
+	}
 	if it.First() && next-seqOf(it.Key()) >= eventlog.Remembered {
 		oldest := eventlog.Key{Session: k.Session, Stream: string(it.Value())}
 		if err := b.Delete(it.Key(), nil); err != nil {

@@ -23,6 +23,7 @@ type faultyFS struct {
 	refused  chan struct{}         // gets a value when a write finds no room
 	entered  chan struct{}         // gets a value when a sync is held
 	mu       sync.Mutex
+	hung     chan struct{} // not nil: files are begun after its close
 	released chan struct{} // not nil: syncs wait for its close
 }
 
@@ -42,6 +43,12 @@ func (f *faultyFS) hold() (release func()) {
 		f.released = nil
 		close(ch)
 	})
+}
+
+// hang makes the begin of files wait until release is called.
+func (f *faultyFS) hang() (release func()) {
+	f.hung = make(chan struct{})
+	return func() { close(f.hung) }
 }
 
 func signal(ch chan struct{}) {
@@ -68,6 +75,12 @@ func (f *faultyFS) ReuseForWrite(oldname, newname string, cat vfs.DiskWriteCateg
 }
 
 func (f *faultyFS) trouble(cat vfs.DiskWriteCategory) error {
+	f.mu.Lock()
+	hung := f.hung
+	f.mu.Unlock()
+	if hung != nil && cat != "pebble-wal" {
+		<-hung
+	}
 	which := &f.table
 	if cat == "pebble-wal" {
 		which = &f.begin

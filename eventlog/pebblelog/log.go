@@ -3,7 +3,6 @@ package pebblelog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -38,11 +37,14 @@ type Log struct {
 	fences uint64
 	ranges int // range deletes since the last flush
 
-	failed atomic.Pointer[error] // why nothing is written any more
-	stuck  atomic.Bool           // pebble cannot even be closed
-	low    atomic.Bool           // no room for new streams
-	sized  atomic.Int64          // when size was last looked at, Unix time in nanoseconds
-	size   atomic.Int64
+	failed  atomic.Pointer[error] // why nothing is written any more
+	stuck   atomic.Bool           // pebble cannot even be closed
+	trouble chan error            // gets what fails while the store is opened; has room for one
+	talk    talk
+	gated   *compactions
+	low     atomic.Bool  // no room for new streams
+	sized   atomic.Int64 // when size was last looked at, Unix time in nanoseconds
+	size    atomic.Int64
 
 	gate   sync.RWMutex // held by readers, for Close
 	closed bool
@@ -53,7 +55,7 @@ type Log struct {
 func newLog(dir string, o Options) *Log {
 	l := &Log{
 		dir: dir, fingerprint: o.Fingerprint, sync: o.Sync, logger: o.Logger, metrics: o.Metrics,
-		owners: map[string]*owner{}, stop: make(chan struct{}),
+		owners: map[string]*owner{}, stop: make(chan struct{}), trouble: make(chan error, 1),
 		places: places{live: map[eventlog.Key]*live{}, watchers: map[eventlog.Key][]chan<- struct{}{}},
 	}
 	if l.logger == nil {
@@ -76,6 +78,8 @@ func newLog(dir string, o Options) *Log {
 }
 
 func (l *Log) start() {
+	l.disk.Opening.Store(false)
+	l.gated.begin()
 	l.work[0].Go(l.commit)
 	l.work[1].Go(l.syncer.run)
 	l.work[2].Go(l.watchRoom)
@@ -148,37 +152,6 @@ func (l *Log) writable() error {
 		return err
 	}
 	return l.disk.Waits()
-}
-
-// fail ends all writing. What was acknowledged stays, and can be read.
-func (l *Log) fail(err error) {
-	err = fmt.Errorf("the store failed and takes nothing until a restart: %w", err)
-	if l.failed.CompareAndSwap(nil, &err) {
-		l.logger.Error("store", "error", err, "hint", "look after the disk, then restart")
-		l.metrics.StoreError(err)
-	}
-}
-
-func (l *Log) failure() error {
-	if err := l.failed.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// background takes note of what failed without a caller.
-func (l *Log) background(err error) {
-	l.logger.Warn("store", "error", err)
-	l.metrics.StoreError(err)
-}
-
-// damaged takes note of an error in reading.
-func (l *Log) damaged(err error) error {
-	if err == nil {
-		return nil
-	}
-	l.metrics.StoreError(err)
-	return fmt.Errorf("read store: %w", err)
 }
 
 // reserve is the room that is kept for what runs already: below it, no stream is

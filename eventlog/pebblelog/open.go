@@ -94,7 +94,7 @@ func Open(dir string, o Options) (*Log, error) {
 		err = l.openPebble()
 	}
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, l.unlock())
 	}
 	if err := l.enterBoot(); err != nil {
 		return nil, errors.Join(err, l.db.Close(), lock.Close())
@@ -190,25 +190,74 @@ func Purge(dir string) error {
 	return nil
 }
 
-func (l *Log) openPebble() (err error) {
-	const advice = "move the folder away or empty it with `segno purge --store`; what it holds cannot be resumed"
-	defer func() {
-		if p := recover(); p != nil {
-			err = l.refuse(fmt.Errorf("%w: %v", ErrDamaged, p), advice)
-		}
-	}()
-	o := l.pebbleOptions()
-	defer o.Cache.Unref()
-	l.db, err = pebble.Open(l.dir, o)
+// openWithin is how long pebble may take to open: it reads the log again, at most
+// a few memtables of it.
+const openWithin = 2 * time.Minute
+
+const emptyIt = "move the folder away or empty it with `segno purge --store`; what it holds cannot be resumed"
+
+type opened struct {
+	db  *pebble.DB
+	err error
+}
+
+// openPebble gives up where pebble would wait for ever: it tries what fails again
+// and again.
+func (l *Log) openPebble() error {
+	l.disk.Opening.Store(true)
+	done := make(chan opened, 1)
+	go func() { done <- l.tryPebble() }()
+	var err error
+	select {
+	case o := <-done:
+		l.db, err = o.db, o.err
+	case err = <-l.trouble:
+		l.abandon(done)
+	case <-time.After(openWithin):
+		l.abandon(done)
+		return l.refuse(fmt.Errorf("reading its log again did not end within %v", openWithin), "look after the disk: it is slow, or a file cannot be read; or choose another folder with --store")
+	}
 	switch {
 	case err == nil:
 		return nil
-	case disk.IsFull(err) || errors.Is(err, os.ErrPermission):
-		return l.refuse(err, "")
+	case disk.Passes(err) || errors.Is(err, os.ErrPermission):
+		return l.refuse(err, "make room on the disk, or see that the folder can be written and enough files opened")
 	case strings.Contains(err.Error(), "written in"):
 		return l.refuse(fmt.Errorf("%w: %w", ErrFormat, err), "use the version of segno that wrote it")
 	}
-	return l.refuse(fmt.Errorf("%w: %w", ErrDamaged, err), advice)
+	return l.refuse(fmt.Errorf("%w: %w", ErrDamaged, err), emptyIt)
+}
+
+func (l *Log) tryPebble() (o opened) {
+	defer func() {
+		if p := recover(); p != nil {
+			o.err = fmt.Errorf("%v", p)
+		}
+	}()
+	options := l.pebbleOptions()
+	defer options.Cache.Unref()
+	o.db, o.err = pebble.Open(l.dir, options)
+	return o
+}
+
+// abandon leaves the opening to itself. The folder stays locked until it ends.
+func (l *Log) abandon(done <-chan opened) {
+	lock := l.lock
+	l.lock = nil
+	go func() {
+		if o := <-done; o.db != nil {
+			_ = o.db.Close() // nothing was written
+		}
+		_ = lock.Close()
+	}()
+}
+
+// unlock lets others use the folder.
+func (l *Log) unlock() error {
+	if l.lock == nil {
+		return nil
+	}
+	return l.lock.Close()
 }
 
 func (l *Log) pebbleOptions() *pebble.Options {
@@ -228,9 +277,13 @@ func (l *Log) pebbleOptions() *pebble.Options {
 		Logger:                      pebbleLogger{l},
 		EventListener: &pebble.EventListener{
 			BackgroundError: l.background,
-			DataCorruption:  func(i pebble.DataCorruptionInfo) { l.background(fmt.Errorf("%s: %w", i.Path, i.Details)) },
+			DataCorruption:  l.corrupted,
+			FlushEnd:        func(i pebble.FlushInfo) { l.attempted(i.Err) },
+			CompactionEnd:   func(i pebble.CompactionInfo) { l.attempted(i.Err) },
 		},
 	}
+	l.gated = newCompactions(l)
+	o.Experimental.CompactionScheduler = l.gated
 	// Files of 2 MB, the default, cut a flush into 32 and cost a fifth of the
 	// speed.
 	o.TargetFileSizes[0] = 16 << 20
@@ -238,12 +291,20 @@ func (l *Log) pebbleOptions() *pebble.Options {
 	return o
 }
 
+// unfit says why a store that pebble has opened cannot be used.
+func (l *Log) unfit(err error) error {
+	if errors.Is(err, eventlog.ErrDamaged) {
+		return l.refuse(fmt.Errorf("%w: %w", ErrDamaged, err), emptyIt)
+	}
+	return l.refuse(err, "look after the disk, or choose another folder with --store")
+}
+
 // enterBoot checks whose store this is and counts the opening.
 func (l *Log) enterBoot() error {
 	key := []byte{spaceStore}
 	head, err := l.get(key)
 	if err != nil {
-		return l.refuse(err, "")
+		return l.unfit(err)
 	}
 	if head == nil {
 		head = append([]byte{format}, make([]byte, 8)...)
@@ -261,27 +322,13 @@ func (l *Log) enterBoot() error {
 	l.boot = binary.BigEndian.Uint64(head[1:]) + 1
 	head = binary.BigEndian.AppendUint64([]byte{format}, l.boot)
 	if err := l.db.Set(key, append(head, owner...), pebble.Sync); err != nil {
-		return l.refuse(err, "")
+		return l.unfit(err)
 	}
 	// Really, as fences must rise whatever becomes of this machine.
 	if err := errors.Join(l.disk.SyncWAL(), l.failure()); err != nil {
-		return l.refuse(err, "")
+		return l.unfit(err)
 	}
 	return nil
-}
-
-// pebbleLogger takes what pebble has to say. pebble calls Fatalf where it sees no
-// way on and expects the process to end; here writing ends, reading goes on.
-type pebbleLogger struct{ l *Log }
-
-func (p pebbleLogger) Infof(format string, args ...any) {}
-
-func (p pebbleLogger) Errorf(format string, args ...any) {
-	p.l.logger.Error("store", "error", fmt.Sprintf(format, args...))
-}
-
-func (p pebbleLogger) Fatalf(format string, args ...any) {
-	p.l.fail(fmt.Errorf(format, args...))
 }
 
 var _ eventlog.Log = (*Log)(nil)

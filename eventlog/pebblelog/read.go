@@ -157,6 +157,10 @@ func newRun(db pebble.Reader, k eventlog.Key, space byte, at, top uint64) (*run,
 	r := &run{it: it, at: at, top: top}
 	// The block that holds at+1 begins there or before.
 	if !it.SeekLT(blockKey(k, space, at+2)) {
+		if err := it.Error(); err != nil { // the next seek forgets it
+			it.Close()
+			return nil, err
+		}
 		it.First()
 	}
 	if err := r.load(); err != nil {

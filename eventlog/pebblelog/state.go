@@ -107,6 +107,10 @@ func load(r pebble.Reader, k eventlog.Key) (found, error) {
 			return found{}, err
 		}
 	}
+	// After each seek: the next one forgets the error.
+	if err := it.Error(); err != nil {
+		return found{}, err
+	}
 	for _, space := range []byte{loose, pinned} {
 		if it.SeekLT(append(prefix, space+1)) && part(it.Key()) == space {
 			bl, err := decodeBlock(seqOf(it.Key()), it.Value(), nil)
@@ -115,6 +119,9 @@ func load(r pebble.Reader, k eventlog.Key) (found, error) {
 			}
 			st.newest(&bl)
 			f.state = st
+		}
+		if err := it.Error(); err != nil {
+			return found{}, err
 		}
 	}
 	if f.state == nil && it.SeekGE(append(prefix, memo)) {

@@ -115,6 +115,9 @@ func (t *trim) raiseFloor() error {
 		}
 		gone = next.loose.minus(amountOf(next.events))
 	}
+	if err := it.Error(); err != nil { // the next seek forgets it
+		return err
+	}
 	eraseTo, inside := t.through+1, amount{}
 	if it.SeekLT(blockKey(t.k, loose, t.through+1)) {
 		bl, err := decodeBlock(seqOf(it.Key()), it.Value(), nil)

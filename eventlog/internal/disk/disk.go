@@ -165,7 +165,7 @@ func (d *Disk) rest() error {
 		<-d.Closing
 		return err
 	}
-	pause := time.Until(time.Unix(0, d.troubled.Load()).Add(RetryAfter))
+	pause := d.pause()
 	if pause <= 0 {
 		return nil
 	}
@@ -175,6 +175,13 @@ func (d *Disk) rest() error {
 	}
 	return nil
 }
+
+func (d *Disk) pause() time.Duration {
+	return time.Until(time.Unix(0, d.troubled.Load()).Add(RetryAfter))
+}
+
+// Resting tells whether background work is put off because it failed just now.
+func (d *Disk) Resting() bool { return d.pause() > 0 }
 
 // Remove removes a file. Once writing has ended everything stays: what pebble
 // believes then need not be so on the disk.
