@@ -291,6 +291,28 @@ func TestALoadIsNotFencedOff(t *testing.T) {
 	})
 }
 
+// The grace of a session begins when it is there, however long it took to load.
+func TestALoadedSessionHasItsWholeGrace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		log := &slowLister{Log: memlog.New()}
+		b := newBench(t, Options{Log: log, Limits: Limits{Grace: time.Minute}})
+		s, _ := b.open()
+		time.Sleep(2 * time.Minute)
+		gate := make(chan struct{})
+		log.gate.Store(&gate)
+		time.AfterFunc(150*time.Second, func() { close(gate) })
+		b.reopen(s)
+		time.Sleep(time.Minute - time.Second)
+		if len(b.m.InMemory()) != 1 {
+			t.Error("it is out of memory before its time")
+		}
+		time.Sleep(2 * time.Second)
+		if len(b.m.InMemory()) != 0 {
+			t.Error("it stays for ever")
+		}
+	})
+}
+
 // TestField105: sessions whose clients only go away.
 func TestField105_SessionsWithoutDeleteLeaveNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -117,13 +117,14 @@ func (m *Manager) load(ctx context.Context, name string) (*Session, error) {
 	m.unpark(name)
 	s := m.newSession(name, rec, m.occupy(rec.Principal))
 	s.claim = claim
-	s.startLife()
 	if err := s.recover(ctx); err != nil {
 		s.retire()
 		s.uncount(false)
 		m.vacate(s.account)
 		return nil, err
 	}
+	s.touch() // loading may have taken longer than the grace
+	s.startLife()
 	m.list(s)
 	if s.rec.owner() != m.inst {
 		s.change(func(r *record) { r.Owner = m.inst })
