@@ -54,7 +54,7 @@ func (l *Log) attempted(err error) {
 	}
 	l.disk.Troubled()
 	if pebble.IsCorruptionError(err) {
-		l.fail(fmt.Errorf("%w: %w", eventlog.ErrDamaged, err))
+		l.fail(fmt.Errorf("%w: %w", eventlog.ErrDamaged, oneLine{err}))
 	}
 	l.interrupt(err)
 }
@@ -62,7 +62,7 @@ func (l *Log) attempted(err error) {
 // corrupted ends writing where a file of the store is damaged: what pebble would
 // write next could rest on it.
 func (l *Log) corrupted(i pebble.DataCorruptionInfo) {
-	l.fail(fmt.Errorf("%w: %s: %w", eventlog.ErrDamaged, i.Path, i.Details))
+	l.fail(fmt.Errorf("%w: %s: %w", eventlog.ErrDamaged, i.Path, oneLine{i.Details}))
 }
 
 // damaged takes note of an error in reading.
@@ -79,7 +79,7 @@ func (l *Log) told(err error) error {
 	switch {
 	case errors.Is(err, eventlog.ErrDamaged) || errors.Is(err, eventlog.ErrUnavailable):
 	case pebble.IsCorruptionError(err) || errors.Is(err, errBlock):
-		return fmt.Errorf("%w: %w", eventlog.ErrDamaged, err)
+		return fmt.Errorf("%w: %w", eventlog.ErrDamaged, oneLine{err})
 	case disk.Passes(err):
 		return fmt.Errorf("%w: %w", eventlog.ErrUnavailable, err)
 	}
@@ -99,6 +99,14 @@ func brief(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	return text
 }
+
+// oneLine is an error of pebble's in one line.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string { return brief(e.error) }
+
+// Unwrap returns the cause.
+func (e oneLine) Unwrap() error { return e.error }
 
 // talk gives a turn once a second.
 type talk struct {

@@ -206,7 +206,8 @@ type opened struct {
 func (l *Log) openPebble() error {
 	l.disk.Opening.Store(true)
 	done := make(chan opened, 1)
-	go func() { done <- l.tryPebble() }()
+	options := l.pebbleOptions()
+	go func() { done <- tryPebble(l.dir, options) }()
 	var err error
 	select {
 	case o := <-done:
@@ -217,9 +218,11 @@ func (l *Log) openPebble() error {
 		l.abandon(done)
 		return l.refuse(fmt.Errorf("reading its log again did not end within %v", openWithin), "look after the disk: it is slow, or a file cannot be read; or choose another folder with --store")
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	err = oneLine{err}
+	switch {
 	case disk.Passes(err) || errors.Is(err, os.ErrPermission):
 		return l.refuse(err, "make room on the disk, or see that the folder can be written and enough files opened")
 	case strings.Contains(err.Error(), "written in"):
@@ -228,15 +231,14 @@ func (l *Log) openPebble() error {
 	return l.refuse(fmt.Errorf("%w: %w", ErrDamaged, err), emptyIt)
 }
 
-func (l *Log) tryPebble() (o opened) {
+func tryPebble(dir string, options *pebble.Options) (o opened) {
 	defer func() {
 		if p := recover(); p != nil {
 			o.err = fmt.Errorf("%v", p)
 		}
 	}()
-	options := l.pebbleOptions()
 	defer options.Cache.Unref()
-	o.db, o.err = pebble.Open(l.dir, options)
+	o.db, o.err = pebble.Open(dir, options)
 	return o
 }
 
