@@ -46,6 +46,7 @@ type Reader struct {
 	follow *eventlog.Follower
 	hint   chan struct{}
 	policy Policy
+	yields func(retired bool)
 	mute   bool // its connection can carry an outcome and nothing else
 
 	rest     eventlog.Page // read and not yet delivered
@@ -86,7 +87,9 @@ func (s *Session) attach(st *stream, place uint64, p Policy, mute bool) *Reader 
 	st.seats = append(st.seats, r)
 	for i, other := range st.seats[:len(st.seats)-1] {
 		other.retired = other.retired || i < len(st.seats)-1-spares
-		other.nudge()
+		if other.nudge(); other.yields != nil {
+			other.yields(other.retired)
+		}
 	}
 	return r
 }

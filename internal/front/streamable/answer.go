@@ -129,6 +129,10 @@ func (x *exchange) outcome(rd *session.Reader, outcomes []eventlog.Event) error 
 		}
 		body = append(body, ']')
 	}
+	if len(body) > keepPage {
+		x.f.large.over(x.who.Principal, int64(len(body)))
+		defer x.f.large.give(x.who.Principal, int64(len(body)))
+	}
 	if x.json(http.StatusOK, body) {
 		rd.Sent(outcomes[len(outcomes)-1].Seq, false)
 	}
@@ -160,9 +164,13 @@ const piece = 128 << 10
 // send writes and flushes, with a deadline for each piece. That both work was
 // checked before; only the error that says they do not goes out without.
 func (x *exchange) send(b []byte) error {
+	until, limit := x.rc.SetWriteDeadline, x.f.limit(len(b))
+	if x.v != nil {
+		until = x.v.guard.until
+	}
 	for len(b) > 0 {
 		n := min(len(b), piece)
-		if err := x.rc.SetWriteDeadline(time.Now().Add(x.f.o.WriteTimeout)); unless(err, http.ErrNotSupported) {
+		if err := until(x.f.deadline(limit)); unless(err, http.ErrNotSupported) {
 			return err
 		}
 		if _, err := x.w.Write(b[:n]); err != nil {
@@ -175,7 +183,7 @@ func (x *exchange) send(b []byte) error {
 	}
 	if x.r.ProtoMajor >= 2 {
 		// There a deadline that passes ends the stream, idle or not.
-		return x.rc.SetWriteDeadline(time.Time{})
+		return until(time.Time{})
 	}
 	return nil
 }

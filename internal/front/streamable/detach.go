@@ -40,6 +40,7 @@ func (v *view) detach() bool {
 		return false
 	}
 	v.line = &line{conn: conn, timeout: v.x.f.o.WriteTimeout}
+	v.guard.by(conn.SetWriteDeadline)
 	mine := *v.x
 	v.x.v = nil // this exchange is over
 	mine.w, mine.rc, mine.r = nil, nil, nil
@@ -56,7 +57,7 @@ func (v *view) alone(cancel context.CancelFunc) {
 	defer v.hangUp(&clean)
 	go v.line.listen(cancel)
 	why := v.run()
-	clean = why != whyClient && why != whyTimeout && why != whyFailed
+	clean = why != whyClient && why != whyTimeout && why != whyFailed && v.guard.wasCut() == ""
 	v.report(why)
 }
 
@@ -67,7 +68,7 @@ func (v *view) hangUp(clean *bool) {
 		v.x.log().Error("a stream panicked", "panic", p, "stack", string(debug.Stack()))
 		v.report(whyFailed)
 	}
-	v.line.close(*clean)
+	v.line.close(&v.guard, *clean)
 	<-v.ctx.Done()
 	v.close()
 }
@@ -84,10 +85,11 @@ func (l *line) listen(gone context.CancelFunc) {
 }
 
 // send writes chunks (RFC 9112, 7.1), each with a deadline of its own.
-func (l *line) send(f *Front, b []byte) error {
+func (l *line) send(f *Front, g *guard, b []byte) error {
+	limit := f.limit(len(b))
 	for len(b) > 0 {
 		n := min(len(b), piece)
-		if err := l.chunk(f, b[:n]); err != nil {
+		if err := l.chunk(f, g, b[:n], f.deadline(limit)); err != nil {
 			return err
 		}
 		b = b[n:]
@@ -95,18 +97,18 @@ func (l *line) send(f *Front, b []byte) error {
 	return nil
 }
 
-func (l *line) chunk(f *Front, b []byte) error {
+func (l *line) chunk(f *Front, g *guard, b []byte, until time.Time) error {
 	p := f.page()
 	defer f.giveBack(p)
 	p.b = strconv.AppendInt(p.b, int64(len(b)), 16)
 	p.b = append(p.b, "\r\n"...)
 	p.b = append(p.b, b...)
 	p.b = append(p.b, "\r\n"...)
-	return l.write(p.b)
+	return l.write(g, p.b, until)
 }
 
-func (l *line) write(b []byte) error {
-	if err := l.conn.SetWriteDeadline(time.Now().Add(l.timeout)); err != nil {
+func (l *line) write(g *guard, b []byte, until time.Time) error {
+	if err := g.until(until); err != nil {
 		return err
 	}
 	_, err := l.conn.Write(b)
@@ -114,8 +116,8 @@ func (l *line) write(b []byte) error {
 }
 
 // close ends the answer, cleanly only if it is whole.
-func (l *line) close(clean bool) {
-	if clean && l.write([]byte("0\r\n\r\n")) != nil {
+func (l *line) close(g *guard, clean bool) {
+	if clean && l.write(g, []byte("0\r\n\r\n"), time.Now().Add(l.timeout)) != nil {
 		clean = false
 	}
 	// Nothing is left to be lost that the client was to have.

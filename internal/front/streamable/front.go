@@ -76,6 +76,7 @@ type Front struct {
 	log    *slog.Logger
 	meter  metric.Meter
 	bodies budget
+	large  budget // pages that are being written
 	seats  seats
 	pages  sync.Pool
 	closed chan struct{} // closed by Refuse
@@ -90,6 +91,8 @@ func New(o Options) (*Front, error) {
 	o = o.withDefaults()
 	f := &Front{o: o, log: o.Logger, meter: o.Meter, closed: make(chan struct{})}
 	f.bodies.init(o.InflightMax)
+	f.large.init(o.InflightMax / 4)
+	f.large.one = true
 	f.seats.init(o.Connections, o.ConnectionsPerPrincipal)
 	return f, nil
 }
@@ -271,10 +274,19 @@ func (x *exchange) policy() session.Policy {
 	return x.f.o.OnGap
 }
 
-// Close ends every stream that is still open and waits until all are, at most
-// until ctx ends.
+// lastMoment is for connections to end that were cut.
+const lastMoment = time.Second
+
+// Close ends every stream that is still open and waits until all are. Those that
+// are not when ctx ends are cut, which is no error: their clients do not read.
 func (f *Front) Close(ctx context.Context) error {
 	f.Refuse()
 	f.seats.endAll()
-	return f.Empty(ctx)
+	if f.Empty(ctx) == nil {
+		return nil
+	}
+	f.log.Warn("connections whose clients do not read were cut", "connections", f.seats.cutAll())
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastMoment)
+	defer cancel()
+	return f.Empty(last)
 }

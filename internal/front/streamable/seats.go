@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"context"
+	"maps"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -13,7 +14,7 @@ type seats struct {
 	mu       sync.Mutex
 	of       map[string]map[*seat]struct{} // by principal
 	open     int
-	waiting  int
+	waiting  map[*guard]struct{}
 	max, one int           // in all, and of one principal
 	closed   bool          // nothing is to stay open
 	changed  chan struct{} // closed at the next change; nil if nobody waits for one
@@ -22,6 +23,7 @@ type seats struct {
 // seat is one stream's.
 type seat struct {
 	principal string
+	guard     *guard
 	at        atomic.Int64 // when it last had an event, Unix nanoseconds
 	end       chan struct{}
 	why       string // set before end is closed
@@ -33,13 +35,14 @@ func (s *seat) active() { s.at.Store(time.Now().UnixNano()) }
 
 func (s *seats) init(max, one int) {
 	s.of, s.max, s.one = map[string]map[*seat]struct{}{}, max, one
+	s.waiting = map[*guard]struct{}{}
 }
 
 // take gives a stream its seat. It is never refused: where there are too many,
 // the same principal's stream that was idle longest ends in its favour, so
 // nobody can push out somebody else's. full names the limit if that was so.
-func (s *seats) take(principal string) (mine *seat, full string) {
-	mine = &seat{principal: principal, end: make(chan struct{})}
+func (s *seats) take(principal string, g *guard) (mine *seat, full string) {
+	mine = &seat{principal: principal, guard: g, end: make(chan struct{})}
 	mine.active()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,14 +97,14 @@ func (s *seats) leave(mine *seat) {
 }
 
 // wait counts a request that waits for a running call.
-func (s *seats) wait() (leave func()) {
+func (s *seats) wait(g *guard) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting++
+	s.waiting[g] = struct{}{}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.waiting--
+		delete(s.waiting, g)
 		s.change()
 	}
 }
@@ -114,8 +117,8 @@ func (s *seats) change() {
 	}
 }
 
-func (s *seats) calls() int { return s.waiting }
-func (s *seats) all() int   { return s.open + s.waiting }
+func (s *seats) calls() int { return len(s.waiting) }
+func (s *seats) all() int   { return s.open + len(s.waiting) }
 
 // settled waits until nothing of what is counted is left.
 func (s *seats) settled(ctx context.Context, count func(*seats) int) error {
@@ -148,4 +151,20 @@ func (s *seats) endAll() {
 			one.tell(whyDrained)
 		}
 	}
+}
+
+// cutAll ends what did not end when it was told, and returns how many those are.
+func (s *seats) cutAll() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := maps.Clone(s.waiting)
+	for _, of := range s.of {
+		for one := range of {
+			left[one.guard] = struct{}{}
+		}
+	}
+	for g := range left {
+		g.cut(whyDrained)
+	}
+	return len(left)
 }

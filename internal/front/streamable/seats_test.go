@@ -8,7 +8,7 @@ import (
 )
 
 func taken(s *seats, principal string) *seat {
-	mine, _ := s.take(principal)
+	mine, _ := s.take(principal, new(guard))
 	return mine
 }
 
@@ -59,7 +59,7 @@ func TestSettledWaitsForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s seats
 		s.init(4, 4)
-		one, two, idle := s.wait(), s.wait(), taken(&s, "ann")
+		one, two, idle := s.wait(new(guard)), s.wait(new(guard)), taken(&s, "ann")
 		done := make(chan error, 1)
 		go func() { done <- s.settled(context.Background(), (*seats).calls) }()
 		synctest.Wait()

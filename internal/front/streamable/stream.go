@@ -18,6 +18,7 @@ import (
 type view struct {
 	x     *exchange
 	ctx   context.Context
+	guard guard
 	line  *line // not nil: the connection is ours, not the server's
 	rd    *session.Reader
 	kind  string // post, get or resume
@@ -29,7 +30,9 @@ type view struct {
 
 	leave  func()            // not nil: the connection waits for a running call
 	first  *session.Delivery // read already
-	greets bool              // the first bytes are still to be written
+	needs  int64             // not 0: room for the next page, of which freed tells
+	freed  <-chan struct{}
+	greets bool // the first bytes are still to be written
 	// primingID is the id of the first event; empty: a fresh one.
 	primingID string
 
@@ -55,14 +58,18 @@ const (
 // read makes a view of a reader, which is closed with the exchange.
 func (x *exchange) read(s *session.Session, rd *session.Reader, kind string) *view {
 	x.v = &view{x: x, ctx: x.r.Context(), rd: rd, kind: kind, pace: x.f.paceFor(s)}
+	x.v.guard.by(x.rc.SetWriteDeadline)
+	rd.OnYield(x.v.guard.yield)
 	return x.v
 }
 
 // waits notes that the connection waits for a running call.
-func (v *view) waits() { v.leave = v.x.f.seats.wait() }
+func (v *view) waits() { v.leave = v.x.f.seats.wait(&v.guard) }
 
 func (v *view) close() {
 	v.rd.Close()
+	v.guard.by(nil)
+	v.letGo()
 	if v.leave != nil {
 		v.leave()
 	}
@@ -89,7 +96,7 @@ func (v *view) serve() error {
 	v.report(why)
 	// The server has the end of the body to write, and the deadline of the last
 	// write may have passed. A connection that takes none is gone.
-	_ = v.x.rc.SetWriteDeadline(time.Now().Add(v.x.f.o.WriteTimeout))
+	_ = v.guard.until(time.Now().Add(v.x.f.o.WriteTimeout))
 	return nil
 }
 
@@ -97,7 +104,7 @@ func (v *view) begin() {
 	v.greets = true
 	v.began = time.Now()
 	v.pace.start(v.began, v.x.f.o.Rotate)
-	seat, full := v.x.f.seats.take(v.x.who.Principal)
+	seat, full := v.x.f.seats.take(v.x.who.Principal, &v.guard)
 	if full != "" {
 		v.x.f.meter.Add(metric.Refused, full, 1)
 	}
@@ -126,6 +133,7 @@ func (v *view) run() string {
 	d := session.Delivery{}
 	if v.first != nil {
 		d, v.first = *v.first, nil
+		v.admit(&d)
 	}
 	for {
 		now := time.Now()
@@ -160,11 +168,15 @@ func (v *view) run() string {
 
 // next reads on. A store that is away for a moment is no reason to end.
 func (v *view) next() (session.Delivery, error) {
+	if d, starved := v.starved(); starved {
+		return d, nil
+	}
 	d, err := v.rd.Next(v.ctx)
 	if errors.Is(err, eventlog.ErrUnavailable) {
 		v.pace.again = true
 		return session.Delivery{Wait: true}, nil
 	}
+	v.admit(&d)
 	return d, err
 }
 
@@ -240,8 +252,10 @@ func (v *view) send(p *page) error {
 
 func (v *view) out(b []byte) error {
 	v.bytes += int64(len(b))
+	v.guard.writes(true)
+	defer v.guard.writes(false)
 	if v.line != nil {
-		return v.line.send(v.x.f, b)
+		return v.line.send(v.x.f, &v.guard, b)
 	}
 	return v.x.send(b)
 }
@@ -298,6 +312,7 @@ func (v *view) wait(now time.Time) bool {
 	case <-v.ctx.Done():
 		return false
 	case <-v.rd.C():
+	case <-v.freed:
 	case <-v.timer.C:
 	case <-drain:
 	case <-v.seat.end:
@@ -320,6 +335,9 @@ func (v *view) farewell(why string) string {
 // broken tells why a connection ended without its own doing.
 func (v *view) broken(err error) string {
 	var slow net.Error
+	if why := v.guard.wasCut(); why != "" {
+		return why
+	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
 		v.x.f.meter.Add(metric.Errors, "write_timeout", 1)
