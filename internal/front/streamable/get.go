@@ -1,8 +1,12 @@
 package streamable
 
 import (
+	"context"
+	"errors"
 	"net/http"
 
+	"github.com/segno-mcp/segno/eventlog"
+	"github.com/segno-mcp/segno/internal/metric"
 	"github.com/segno-mcp/segno/internal/session"
 	"github.com/segno-mcp/segno/internal/sse"
 )
@@ -23,10 +27,27 @@ func (x *exchange) get() error {
 		return err
 	}
 	if cursor := x.r.Header.Get("Last-Event-ID"); cursor != "" {
-		return x.resume(s, cursor)
+		return x.unlessUnreadable(s, x.resume(s, cursor))
 	}
 	x.read(s, s.AttachOwn(x.policy()), "get")
 	x.flows = true
+	return nil
+}
+
+// unlessUnreadable sends a client away for a while, by a stream that ends
+// cleanly, if the log cannot be read: the session is there, and an error would
+// end it for the client. Only that it has ended meanwhile is said as one.
+func (x *exchange) unlessUnreadable(s *session.Session, err error) error {
+	if err == nil || errors.Is(err, eventlog.ErrNoSession) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	x.f.meter.Add(metric.Errors, "stream", 1)
+	x.log().Error("a stream could not be read", "error", err)
+	p := x.f.paceFor(s)
+	x.streamHead()
+	if err := x.send(append([]byte(sse.Heartbeat), p.goodbye(whyFailed)...)); err != nil {
+		x.log().Info("an answer did not get through", "error", err)
+	}
 	return nil
 }
 

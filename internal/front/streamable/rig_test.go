@@ -3,6 +3,7 @@ package streamable
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -78,11 +79,15 @@ type setup struct {
 	meter  *counter // of both
 	wrap   func(http.Handler) http.Handler
 	net    *memnet.Net
+	damage *atomic.Bool // while it is set, streams cannot be read
 }
 
 func newRig(t *testing.T, with setup) *rig {
 	t.Helper()
 	r := &rig{t: t, conns: make(chan wire.Conn, 16), logs: &logText{}, net: with.net, log: memlog.New()}
+	if with.damage != nil {
+		r.log = damaged{r.log, with.damage}
+	}
 	if with.meter == nil {
 		with.meter = &counter{}
 	}
@@ -344,3 +349,25 @@ func (p panicky) Add(m metric.Name, _ string, _ float64) {
 	}
 }
 func (panicky) Observe(metric.Name, string, float64) {}
+
+// damaged is a log whose streams cannot be read at times.
+type damaged struct {
+	eventlog.Log
+	now *atomic.Bool
+}
+
+var errDamaged = errors.New("the checksum is wrong")
+
+func (d damaged) Stat(ctx context.Context, k eventlog.Key) (eventlog.Info, error) {
+	if d.now.Load() {
+		return eventlog.Info{}, errDamaged
+	}
+	return d.Log.Stat(ctx, k)
+}
+
+func (d damaged) Read(ctx context.Context, k eventlog.Key, after uint64, max int) (eventlog.Page, error) {
+	if d.now.Load() {
+		return eventlog.Page{}, errDamaged
+	}
+	return d.Log.Read(ctx, k, after, max)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,5 +141,28 @@ func TestCloseCutsWhoDoesNotRead(t *testing.T) {
 			t.Errorf("%d lines tell of the cut", len(got))
 		}
 		link.Cut()
+	})
+}
+
+func TestDamagedStoreIsNoHTTPErrorOfALiveSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := &atomic.Bool{}
+		r := newRig(t, setup{damage: broken})
+		id, child := r.open("2025-11-25")
+		s := r.stream(r.post(id, callTool, `1`))
+		m := child.recv()
+		cursor := s.next().ID
+		broken.Store(true)
+		for _, given := range []string{cursor, ""} {
+			res := r.resume(id, given)
+			if got := text(t, res); res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" || !strings.Contains(got, "retry: ") {
+				t.Errorf("cursor %q: %s %q", given, res.Status, got)
+			}
+		}
+		broken.Store(false)
+		child.answer(&m, `{}`)
+		if rest := r.stream(r.resume(id, cursor)).rest(); len(rest) != 2 {
+			t.Errorf("the rest is %q", rest)
+		}
 	})
 }

@@ -83,7 +83,9 @@ func (v *view) close() {
 func (v *view) serve() error {
 	if v.pace.primes && v.primingID == "" {
 		var err error
-		if v.primingID, err = v.rd.PrimingID(v.ctx); err != nil {
+		if v.primingID, err = v.rd.PrimingID(v.ctx); err != nil && v.kind != "post" {
+			return v.x.unlessUnreadable(v.x.s, err)
+		} else if err != nil {
 			return err
 		}
 	}
