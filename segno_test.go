@@ -293,6 +293,38 @@ func pump(ctx context.Context, up segno.Upstream, in io.Reader, out io.Writer) e
 	}
 }
 
+func TestClientThatDoesNotReadFailsNoEnd(t *testing.T) {
+	huge := strings.Repeat("x", 30<<20)
+	up := answering(func(m *wire.Message) string {
+		if m.Method == wire.ToolsCall {
+			return `{"text":"` + huge + `"}`
+		}
+		return plain(m)
+	})
+	s, err := segno.New(up, segno.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(s)
+	defer web.Close()
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	session := post(t, client, web.URL+"/mcp", "", initialize).Header.Get("Mcp-Session-Id")
+	for id, accept := range []string{"application/json", "text/event-stream"} {
+		post(t, client, web.URL+"/mcp", session, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x"}}`, id), "Accept", accept)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if s.Drain(ctx) == nil {
+		t.Error("nobody stood in the way of the drain")
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestField108_ServeEndsCleanly(t *testing.T) {
 	release := make(chan struct{})
 	slow := answering(func(m *wire.Message) string {
