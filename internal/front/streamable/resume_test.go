@@ -3,6 +3,7 @@ package streamable
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -379,4 +380,27 @@ func TestField17_WhatIsLostAndWhatIsNotWantedAreToldApart(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestGoneBatchIsAnsweredCallByCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, setup{})
+		id, _ := r.open("2025-03-26")
+		s, err := r.man.Open(t.Context(), "ann", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		x := &exchange{f: r.front, w: w, rc: http.NewResponseController(w), r: r.request("GET", id, ""), s: s}
+		res := &session.Resumption{PrimingID: "p", NoticeID: "n", Notice: []byte(`{"gap":1}`), AnswerID: "a",
+			Answers: [][]byte{[]byte(`{"id":1}`), []byte(`{"id":2}`), []byte(`{"id":3}`)}}
+		if err := x.told(s, res); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{`data: {"gap":1}`, `data: {"id":1}`, `data: {"id":2}`, `data: {"id":3}`} {
+			if got := w.Body.String(); strings.Count(got, want+"\n\n") != 1 {
+				t.Errorf("%s is not there once in %q", want, got)
+			}
+		}
+	})
 }
