@@ -86,7 +86,7 @@ func flood(w http.ResponseWriter, b bareRequest) {
 
 // files is http.FileServer with the bytes that a resume of n events takes: the
 // frames as Segno writes them, with ids of the length it uses.
-type files struct{ n, bytes int }
+type files struct{}
 
 func (files) name() string { return "http.FileServer" }
 
