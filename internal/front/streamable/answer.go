@@ -99,7 +99,7 @@ func (x *exchange) whole(rd *session.Reader) error {
 		case d.Ended:
 			return x.outcome(rd, outcomes)
 		case d.Retired:
-			return x.refused("connections", "another connection waits for this call", 0)
+			return x.replaced()
 		case len(d.Events) > 0 || d.Notice != nil:
 			continue
 		}

@@ -221,3 +221,36 @@ func TestFailedInitializeHasNoSession(t *testing.T) {
 		isError(t, res, http.StatusOK, wire.CodeParams, `"init-1"`)
 	})
 }
+
+// Four connections wait for one call as JSON: the oldest is sent away, and not
+// told that nothing was executed, as the call goes on.
+func TestReplacedJSONWaiterIsNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, setup{})
+		id, c := r.open("2025-11-25")
+		answers := make(chan string, 4)
+		for range 4 {
+			q := r.request("POST", id, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
+			q.Header.Set("Accept", "application/json")
+			go func() {
+				res, err := r.client.Do(q)
+				if err != nil {
+					answers <- err.Error()
+					return
+				}
+				answers <- text(t, res)
+			}()
+			synctest.Wait()
+		}
+		m := c.recv()
+		if got := <-answers; !strings.Contains(got, `"id":1`) || !strings.Contains(got, `"outcome":"unknown"`) || strings.Contains(got, "limit") {
+			t.Errorf("the replaced connection got %s", got)
+		}
+		c.answer(&m, `{"ok":true}`)
+		for range 3 {
+			if got := <-answers; got != `{"jsonrpc":"2.0","id":1,"result":{"ok":true}}` {
+				t.Errorf("one that waits got %s", got)
+			}
+		}
+	})
+}

@@ -65,6 +65,14 @@ func (x *exchange) refused(limit, message string, after time.Duration) *problem 
 	return x.limited(&session.Refusal{Limit: limit, Message: message, RetryAfter: after})
 }
 
+// replaced answers who waits for a call that newer connections wait for: the
+// call goes on, so it is no refusal.
+func (x *exchange) replaced() *problem {
+	const why = "another connection waits for this call"
+	return &problem{status: x.status(http.StatusServiceUnavailable), code: wire.CodeInternal, id: x.id,
+		message: "outcome unknown: " + why, data: []byte(`{"outcome":"unknown","reason":"` + why + `"}`)}
+}
+
 // limited is what the client is told of a limit that was reached.
 func (x *exchange) limited(r *session.Refusal) *problem {
 	data := append(append([]byte(`{"limit":`), wire.AppendQuoted(nil, r.Limit)...), `,"retryAfterMs":`...)
