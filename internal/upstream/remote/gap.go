@@ -180,7 +180,7 @@ func (s *stream) gap(g Gap, m *wire.Message) ending {
 		}
 	}
 	s.c.fail(s.r, outcome(s.r.wireID, "unknown", fmt.Sprintf("events of the call are lost (%s), and it was cancelled as asked by on-gap", g.Reason),
-		fmt.Appendf(nil, `,"gap":{"reason":%q,"after":%d,"lost":%d}`, g.Reason, g.After, g.Lost)))
+		append([]byte(`,"gap":`), g.text()...)))
 	s.why = errors.New("events are lost")
 	return answered
 }
@@ -192,7 +192,13 @@ func (s *stream) pass(g Gap, m *wire.Message) {
 	case m != nil:
 		s.c.deliver(m.Raw)
 	case s.l != nil && s.l.logging:
-		s.c.deliver(wire.AppendNotification(nil, wire.LogNote, fmt.Appendf(nil,
-			`{"level":"warning","logger":"segno","data":{"gap":{"reason":%q,"after":%d,"lost":%d}}}`, g.Reason, g.After, g.Lost)))
+		s.c.deliver(wire.AppendNotification(nil, wire.LogNote,
+			fmt.Appendf(nil, `{"level":"warning","logger":"segno","data":{"gap":%s}}`, g.text())))
 	}
+}
+
+// text is the gap as JSON. The reason is a server's word, whatever is in it.
+func (g Gap) text() []byte {
+	b := wire.AppendQuoted([]byte(`{"reason":`), g.Reason)
+	return fmt.Appendf(b, `,"after":%d,"lost":%d}`, g.After, g.Lost)
 }

@@ -153,3 +153,16 @@ func TestSeenForgetsTheOldest(t *testing.T) {
 		t.Errorf("%d ids are remembered", len(s.all))
 	}
 }
+
+// A server may call a loss what it likes; the answer made of it must be one.
+func TestAGapsReasonIsQuotedAsJSON(t *testing.T) {
+	g := Gap{Reason: "a\x7f\"\\\x01\u2028", After: 3, Lost: 2}
+	raw := outcome([]byte("1"), "unknown", "x", append([]byte(`,"gap":`), g.text()...))
+	m, err := wire.Parse(raw)
+	if err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	if got := m.StringAt("error", "data", "gap", "reason"); got != g.Reason {
+		t.Errorf("the reason became %q", got)
+	}
+}
