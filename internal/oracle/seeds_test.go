@@ -17,7 +17,7 @@ import (
 
 var (
 	oneSeed   = flag.Uint64("seed", 0, "run this seed alone and tell its story")
-	seeds     = flag.Uint64("seeds", 500, "run so many seeds")
+	seeds     = flag.Uint64("seeds", 1000, "run so many seeds")
 	from      = flag.Uint64("from", 1, "the first of them")
 	killSeeds = flag.Uint("kills", 2, "kill at each point so many times")
 	during    = flag.Duration("for", 0, "run seeds for so long instead, from a random one on")
