@@ -25,7 +25,7 @@ func newCORS(o origins) *cors.Cors {
 			"mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "segno-on-gap",
 			"traceparent", "tracestate", "baggage",
 		},
-		ExposedHeaders:      []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Segno-Stream", "Retry-After", "Www-Authenticate"},
+		ExposedHeaders:      []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Retry-After", "Www-Authenticate"},
 		MaxAge:              preflightAge,
 		AllowPrivateNetwork: true,
 	})

@@ -119,6 +119,10 @@ func (d *Door) Wrap(next http.Handler) http.Handler {
 		case preflight(r):
 			d.cors.HandlerFunc(w, r)
 			return
+		case r.Header["Origin"] == nil: // no page asks; only caches must know that one might
+			w.Header().Set("Vary", "Origin")
+			inside.ServeHTTP(w, r)
+			return
 		}
 		shared.ServeHTTP(w, r)
 	})
