@@ -344,3 +344,37 @@ func TestALostSessionIsTakenUpAnew(t *testing.T) {
 		}
 	})
 }
+
+// What cannot be dropped while the store is away is dropped when it is back, and
+// counts until then.
+func TestADropThatFailsIsTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		log := &flaky{Log: memlog.New()}
+		b := newBench(t, Options{Log: log, Limits: Limits{Repost: time.Minute}})
+		s, srv := b.open()
+		c := b.tool(s, `1`)
+		m := srv.recv()
+		srv.answer(m, `{}`)
+		r := s.AttachOutcome(c, Oldest)
+		for d := (Delivery{}); !d.Ended; d, _ = r.Next(t.Context()) {
+			if d.Wait {
+				<-r.C()
+			}
+		}
+		r.Close()
+		log.away.Store(true)
+		before := s.size()
+		time.Sleep(2 * time.Minute)
+		if b.stat(s, c.Stream).Dropped || s.size() < before {
+			t.Fatal("the stream counts as dropped while the store is away")
+		}
+		log.away.Store(false)
+		time.Sleep(2 * time.Second)
+		if _, err := log.Stat(t.Context(), eventlog.Key{Session: s.name, Stream: c.Stream}); !errors.Is(err, eventlog.ErrNoStream) {
+			t.Errorf("the stream is still there: %v", err)
+		}
+		if s.size() >= before {
+			t.Errorf("the session counts %d bytes, before %d", s.size(), before)
+		}
+	})
+}

@@ -312,6 +312,7 @@ func (s *Session) drop(k *kept) (freed int64) {
 	if err := s.m.log.Drop(s.m.ctx, key, s.claim.Fence, k.memo()); err != nil {
 		if s.m.ctx.Err() == nil {
 			s.log.Warn("dropping a stream", "stream", k.stream, "error", err)
+			s.putBack(k)
 		}
 		return 0
 	}

@@ -195,6 +195,19 @@ func (s *Session) strike(k *kept) {
 	}
 }
 
+// putBack makes the stream the first to be dropped when that works again: the
+// log still has it, so it still counts.
+func (s *Session) putBack(k *kept) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.gone = false
+	s.kept[k.stream] = k
+	if s.byID[k.ids] == nil {
+		s.byID[k.ids] = k
+	}
+	s.past = slices.Insert(s.past, 0, k)
+}
+
 // attachTo waits for the opening of the request that is repeated.
 func (s *Session) attachTo(ctx context.Context, k *kept) (*Call, error) {
 	for {

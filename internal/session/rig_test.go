@@ -350,6 +350,13 @@ func (f *flaky) Append(ctx context.Context, a eventlog.Append) error {
 	return f.Log.Append(ctx, a)
 }
 
+func (f *flaky) Drop(ctx context.Context, k eventlog.Key, fence uint64, memo []byte) error {
+	if f.away.Load() {
+		return fmt.Errorf("%w: in this test", eventlog.ErrUnavailable)
+	}
+	return f.Log.Drop(ctx, k, fence, memo)
+}
+
 // tally counts what is reported.
 type tally struct {
 	sums   [64]atomic.Int64
