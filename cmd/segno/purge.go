@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/term"
@@ -43,7 +42,7 @@ func (c *purgeCommand) Run(ctx context.Context, sys system, layers *config.Layer
 			return err
 		}
 	}
-	if err := empty(dir); err != nil {
+	if err := pebblelog.Purge(dir); err != nil {
 		return fmt.Errorf("deleting the log: %w", err)
 	}
 	_, err = fmt.Fprintf(sys.out, "deleted %s in %s\n", what, dir)
@@ -90,18 +89,4 @@ func confirm(sys system, question string) error {
 		return nil
 	}
 	return config.Faultf("", "nothing was deleted")
-}
-
-// empty removes what is in the folder, then the folder, which may stay if it
-// is where a disk is mounted.
-func empty(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
-	}
-	_ = os.Remove(dir)
-	return err
 }

@@ -181,12 +181,11 @@ func Purge(dir string) error {
 	if err == nil {
 		err = os.Remove(filepath.Join(dir, "LOCK"))
 	}
-	if err == nil {
-		err = os.Remove(dir)
-	}
 	if err != nil {
 		return l.refuse(err, "")
 	}
+	// It stays if something else is in it, or a disk is mounted there.
+	_ = os.Remove(dir)
 	return nil
 }
 
