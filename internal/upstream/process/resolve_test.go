@@ -11,16 +11,16 @@ import (
 // The rules of Windows, told to a finder on any system.
 func TestField64_CommandsAreFoundByTheirEnding(t *testing.T) {
 	there := map[string]bool{}
-	for _, f := range []string{"/a/npx", "/a/npx.cmd", "/b/npx.exe", "/b/uv.exe", "/b/tool.v2.exe", "/b/notes.txt", "/work/run.bat"} {
+	for _, f := range []string{"/a/npx", "/a/npx.cmd", "/b/npx.exe", "/b/uv.exe", "/b/tool.v2.exe", "/b/notes.txt", "/here/run.bat"} {
 		there[filepath.FromSlash(f)] = true
 	}
 	f := finder{
 		path: []string{"", "rel", filepath.FromSlash("/a"), filepath.FromSlash("/b")}, endings: splitEndings(".COM;.EXE;;BAT;.CMD"),
-		seps: `/\`, dir: filepath.FromSlash("/work"), runs: func(file string) bool { return there[file] },
+		seps: `/\`, dir: filepath.FromSlash("/here"), runs: func(file string) bool { return there[file] },
 	}
 	for name, want := range map[string]string{
 		"npx": "/a/npx.cmd", "uv": "/b/uv.exe", "UV.EXE": "", "uv.exe": "/b/uv.exe", "tool.v2": "/b/tool.v2.exe",
-		"./run": "/work/run.bat", "/b/uv": "/b/uv.exe", "notes.txt": "", "gone": "", "./gone": "", "": "",
+		"./run": "/here/run.bat", "/b/uv": "/b/uv.exe", "notes.txt": "", "gone": "", "./gone": "", "": "",
 	} {
 		got, err := f.find(name)
 		if filepath.ToSlash(got) != want {
