@@ -33,7 +33,7 @@ func started(t testing.TB, s subject, n need) *target {
 	t.Helper()
 	on, err := s.start(context.Background(), n)
 	if errors.As(err, &absent{}) {
-		t.Skip(err)
+		t.Skip("nothing to measure: ", err)
 	}
 	if err != nil {
 		t.Fatal(err)

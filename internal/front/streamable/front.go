@@ -191,7 +191,7 @@ func (x *exchange) recovered() {
 	if v == nil {
 		return
 	}
-	if v == http.ErrAbortHandler { //nolint:errorlint // it is compared as net/http does
+	if v == http.ErrAbortHandler { // a recovered value, compared as net/http does
 		panic(v)
 	}
 	x.f.meter.Add(metric.Errors, "panic", 1)
